@@ -5,29 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/format.h"
 #include "report/text/text.h"
-
-enum { LABEL_COLUMNS = 12 };
-
-__attribute__((format(printf, 3, 4))) static void print_fact(struct vt_line *line,
-							     const char *label, const char *format,
-							     ...)
-{
-	struct vt_str text = { 0 };
-	va_list args;
-
-	va_start(args, format);
-	vt_str_vaddf(&text, format, args);
-	va_end(args);
-	vt_line_pad(line, 2);
-	vt_line_cell(line, VT_DIM, label, LABEL_COLUMNS, VT_CUT_END);
-	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 2 + LABEL_COLUMNS, 4);
-	if (text.failed)
-		line->buf.failed = true;
-	vt_str_deinit(&text);
-}
 
 /* "0x7f0000001000 is 4,096 bytes into 2.00 MiB of device memory, in use" */
 __attribute__((format(printf, 4, 5))) static void print_answer(struct vt_line *line, uint64_t addr,
@@ -57,73 +36,7 @@ static void print_range(struct vt_line *line, uint64_t addr, uint64_t size)
 {
 	char bytes[VT_NUM_MAX];
 
-	print_fact(line, "block", "0x%" PRIx64 ", %s bytes", addr, vt_format_count(bytes, size));
-}
-
-/* ---- how it was allocated ---- */
-
-static void print_record(struct vt_line *line, const struct vt_model_record *record)
-{
-	bool named = record && record->thread && *record->thread;
-	char age[VT_NUM_MAX];
-
-	if (!record || record->age_ns == VT_NO_AGE)
-		return;
-	vt_format_age(age, (double)record->age_ns / (double)VT_NS_PER_S);
-	print_fact(line, "allocated", "%s ago by thread %d%s%.64s%s", age, (int)record->tid,
-		   named ? " (" : "", named ? record->thread : "", named ? ")" : "");
-}
-
-static void print_trace(struct vt_line *line, const struct vt_model *model,
-			const struct vt_model_trace *trace)
-{
-	const char *by = trace->source == VT_TRACE_PYTORCH ? "PyTorch" : "vramtap";
-
-	vt_line_blank(line);
-	vt_line_add(line, VT_BOLD, "Allocated by");
-	vt_line_addf(
-		line, VT_DIM, ", recorded by %s%s%s", by,
-		trace->merge_uncertain ? "; where the outer native frames belong is not known" : "",
-		trace->native_guess ? "; native frames may be missing" : "");
-	vt_line_end(line);
-	vt_text_trace(line, model, trace);
-}
-
-/* index: in model.traces, or why there is none. */
-static void print_backtrace(struct vt_line *line, const struct vt_model *model, uint32_t index)
-{
-	struct vt_str why = { 0 };
-
-	if (index < model->traces.n) {
-		print_trace(line, model, &model->traces.data[index]);
-		return;
-	}
-	if (!VT_IS_UNTRACED(index))
-		return;
-	vt_text_untraced(model, (enum vt_untraced)(UINT32_MAX - index), &why);
-	print_fact(line, "backtrace", "none: it was %s", vt_str_get(&why));
-	if (why.failed)
-		line->buf.failed = true;
-	vt_str_deinit(&why);
-}
-
-static void print_origin(struct vt_line *line, const struct vt_model *model, size_t block)
-{
-	bool in_use = model->blocks[block].state == VT_BLOCK_ALLOCATED ||
-		      model->blocks[block].state == VT_BLOCK_AWAITING_FREE;
-
-	print_record(line, vt_model_block_record(model, block));
-	if (vt_model_block_trace(model, block))
-		print_trace(line, model, vt_model_block_trace(model, block));
-	else if (!in_use)
-		return; /* free: nothing holds it */
-	else if (model->block_traces)
-		print_backtrace(line, model, model->block_traces[block]);
-	else if (model->core.path)
-		print_fact(line, "backtrace", "none: nothing was recorded");
-	else
-		print_fact(line, "backtrace", "none: nothing is recorded (%s: from now on)",
-			   line->hints->record);
+	vt_text_fact(line, "block", "0x%" PRIx64 ", %s bytes", addr, vt_format_count(bytes, size));
 }
 
 /* ---- PyTorch's block ---- */
@@ -136,10 +49,10 @@ static void print_requested(struct vt_line *line, const struct vt_block_rec *b)
 		return;
 	vt_format_count(requested, b->requested);
 	if (b->requested == b->size)
-		print_fact(line, "asked for", "%s bytes", requested);
+		vt_text_fact(line, "asked for", "%s bytes", requested);
 	else
-		print_fact(line, "asked for", "%s bytes: %s are lost to rounding", requested,
-			   vt_format_count(rounding, b->size - b->requested));
+		vt_text_fact(line, "asked for", "%s bytes: %s are lost to rounding", requested,
+			     vt_format_count(rounding, b->size - b->requested));
 }
 
 static void print_segment(struct vt_line *line, const struct vt_model *model,
@@ -151,10 +64,10 @@ static void print_segment(struct vt_line *line, const struct vt_model *model,
 
 	for (size_t i = found->segment; i < found->segment_end; i++)
 		in_use += model->blocks[i].state == VT_BLOCK_ALLOCATED ? model->blocks[i].size : 0;
-	print_fact(line, "segment", "0x%" PRIx64 ", %s in %s block%s, %s in use%s",
-		   model->blocks[found->segment].addr, vt_format_size(size, found->segment_bytes),
-		   vt_format_count(count, n), n == 1 ? "" : "s", vt_format_size(used, in_use),
-		   found->allocator->exact ? "" : ", as far as it could be read");
+	vt_text_fact(line, "segment", "0x%" PRIx64 ", %s in %s block%s, %s in use%s",
+		     model->blocks[found->segment].addr, vt_format_size(size, found->segment_bytes),
+		     vt_format_count(count, n), n == 1 ? "" : "s", vt_format_size(used, in_use),
+		     found->allocator->exact ? "" : ", as far as it could be read");
 }
 
 static void print_neighbour(struct vt_line *line, const struct vt_model *model,
@@ -165,14 +78,14 @@ static void print_neighbour(struct vt_line *line, const struct vt_model *model,
 	char size[VT_NUM_MAX];
 
 	if (block != VT_FOUND_NONE)
-		print_fact(line, label, "0x%" PRIx64 ", %s, %s", model->blocks[block].addr,
-			   vt_format_size(size, model->blocks[block].size),
-			   vt_text_state(model->blocks[block].state));
+		vt_text_fact(line, label, "0x%" PRIx64 ", %s, %s", model->blocks[block].addr,
+			     vt_format_size(size, model->blocks[block].size),
+			     vt_text_state(model->blocks[block].state));
 	else if (found->allocator->exact)
-		print_fact(line, label, "none: it is the %s of its segment",
-			   after ? "last" : "first");
+		vt_text_fact(line, label, "none: it is the %s of its segment",
+			     after ? "last" : "first");
 	else
-		print_fact(line, label, "not known");
+		vt_text_fact(line, label, "not known");
 }
 
 static void print_unmapped(struct vt_line *line, const struct vt_found *found,
@@ -201,14 +114,14 @@ static void print_block(struct vt_line *line, const struct vt_model *model,
 		print_unmapped(line, found, b);
 	print_range(line, b->addr, b->size);
 	print_requested(line, b);
-	print_fact(line, "pool", "%s, of PyTorch's caching allocator", vt_text_pool(pool, b));
-	print_fact(line, "stream", "%s", vt_text_stream(stream, b->stream));
+	vt_text_fact(line, "pool", "%s, of PyTorch's caching allocator", vt_text_pool(pool, b));
+	vt_text_fact(line, "stream", "%s", vt_text_stream(stream, b->stream));
 	if (mapped) {
 		print_segment(line, model, found);
 		print_neighbour(line, model, found, false);
 		print_neighbour(line, model, found, true);
 	}
-	print_origin(line, model, found->index);
+	vt_text_origin(line, model, found->index);
 }
 
 /* ---- pinned host memory ---- */
@@ -226,17 +139,17 @@ static void print_pinned(struct vt_line *line, const struct vt_model *model,
 		     state_known ? vt_text_state(b->state) : "");
 	print_range(line, b->addr, b->size);
 	if (b->private_pool)
-		print_fact(line, "pool", "private %u:%u, of PyTorch's allocator of pinned memory",
-			   (unsigned int)(b->pool >> 32), (unsigned int)b->pool);
+		vt_text_fact(line, "pool", "private %u:%u, of PyTorch's allocator of pinned memory",
+			     (unsigned int)(b->pool >> 32), (unsigned int)b->pool);
 	else
-		print_fact(line, "pool", "of PyTorch's allocator of pinned memory");
+		vt_text_fact(line, "pool", "of PyTorch's allocator of pinned memory");
 	if (b->events)
-		print_fact(line, "waits for", "%" PRIu32 " event%s", b->events,
-			   b->events == 1 ? "" : "s");
+		vt_text_fact(line, "waits for", "%" PRIu32 " event%s", b->events,
+			     b->events == 1 ? "" : "s");
 	else if (b->streams)
-		print_fact(line, "used by", "%" PRIu32 " stream%s", b->streams,
-			   b->streams == 1 ? "" : "s");
-	print_fact(line, "backtrace", "none: pinned memory is not recorded");
+		vt_text_fact(line, "used by", "%" PRIu32 " stream%s", b->streams,
+			     b->streams == 1 ? "" : "s");
+	vt_text_fact(line, "backtrace", "none: pinned memory is not recorded");
 }
 
 /* ---- the driver's memory ---- */
@@ -268,9 +181,9 @@ static void print_driver(struct vt_line *line, const struct vt_model *model,
 		     vt_format_size(size, b->size), kind_words(b), gpu);
 	print_range(line, b->addr, b->size);
 	if (b->stream)
-		print_fact(line, "stream", "%s", vt_text_stream(stream, b->stream));
-	print_record(line, &b->record);
-	print_backtrace(line, model, b->trace);
+		vt_text_fact(line, "stream", "%s", vt_text_stream(stream, b->stream));
+	vt_text_record(line, &b->record);
+	vt_text_backtrace(line, model, b->trace);
 }
 
 /* ---- nothing ---- */
@@ -296,9 +209,9 @@ static void print_near(struct vt_line *line, const struct vt_model *model,
 		snprintf(distance, sizeof(distance), "ends right here");
 	else
 		vt_format_size(distance, away);
-	print_fact(line, label, "0x%" PRIx64 ", a block of %s, %s, on GPU %d, %s%s", b->addr,
-		   vt_format_size(size, b->size), vt_text_state(b->state), b->device, distance,
-		   away ? " away" : "");
+	vt_text_fact(line, label, "0x%" PRIx64 ", a block of %s, %s, on GPU %d, %s%s", b->addr,
+		     vt_format_size(size, b->size), vt_text_state(b->state), b->device, distance,
+		     away ? " away" : "");
 }
 
 static void print_nothing(struct vt_line *line, const struct vt_model *model,

@@ -8,6 +8,7 @@ src_report_text_libtext_a_SOURCES = \
 	src/report/text/line.c src/report/text/line.h \
 	src/report/text/memory.c \
 	src/report/text/oom.c \
+	src/report/text/origin.c \
 	src/report/text/owners.c \
 	src/report/text/parts.c src/report/text/parts.h \
 	src/report/text/pinned.c \

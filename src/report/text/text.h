@@ -110,6 +110,17 @@ void vt_text_thread(struct vt_line *line, const struct vt_model *model,
 		    const struct vt_model_thread *t, size_t selected);
 void vt_text_locals(struct vt_line *line, const struct vt_model_frame *f);
 
+/* A line "label  text" of a list of facts about one thing; a long text goes on below itself. */
+void vt_text_fact(struct vt_line *line, const char *label, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/*
+ * How memory was allocated, as facts: when and by which thread (record: NULL unknown), and its
+ * backtrace (index: in model.traces, or why there is none); both of a block of PyTorch's.
+ */
+void vt_text_record(struct vt_line *line, const struct vt_model_record *record);
+void vt_text_backtrace(struct vt_line *line, const struct vt_model *model, uint32_t index);
+void vt_text_origin(struct vt_line *line, const struct vt_model *model, size_t block);
+
 /* Everything about an address, or that nothing is there. */
 void vt_text_found(struct vt_line *line, const struct vt_model *model,
 		   const struct vt_found *found);
