@@ -51,6 +51,7 @@ struct vt_collect_options {
 	bool ask_pytorch;     /* PyTorch lists its blocks, even if the walk could */
 	bool owners;          /* what keeps the blocks in use alive */
 	bool all_owners;      /* the same, whatever it takes */
+	bool holders;         /* of each block all holders, not only the one with the best name */
 	bool ask_collectives; /* PyTorch tells the state of its collectives */
 	bool debuginfod;      /* debuginfod may be asked for debug files */
 	bool allow_resume;    /* a process stopped by a signal may be continued for the injection */

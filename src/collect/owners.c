@@ -137,6 +137,7 @@ void vt_collect_owners_begin(struct vt_collect *c)
 		.python = python,
 		.pages = &c->owners->pages,
 		.maps = &c->target.maps,
+		.holders = c->options->holders,
 		.max_nodes = (size_t)(part / BYTES_A_NODE),
 		.max_edges = (size_t)(part / BYTES_AN_EDGE),
 	};
@@ -277,6 +278,29 @@ static bool add_missing(struct vt_collect *c)
 	return true;
 }
 
+/* In a library's workspace there is no tensor, nor in what came after tensors were looked for. */
+static enum vt_unowned why_no_tensor(const struct vt_model_owners *owners,
+				     const struct vt_model_owner *owner)
+{
+	if (owner->category == VT_CATEGORY_GRAPH_POOL)
+		return VT_UNOWNED_GRAPH_POOL;
+	if (owner->category != VT_CATEGORY_UNKNOWN)
+		return VT_UNOWNED_LIBRARY;
+	if (!owners->whole)
+		return VT_UNOWNED_NOT_WHOLE;
+	return owners->ran ? VT_UNOWNED_RAN : VT_UNOWNED_NO_TENSOR;
+}
+
+static void say_why(struct vt_model_owners *owners)
+{
+	for (size_t i = 0; i < owners->items.n; i++) {
+		struct vt_model_owner *owner = &owners->items.data[i];
+
+		if (!owner->n_storages)
+			owner->unowned = (uint8_t)why_no_tensor(owners, owner);
+	}
+}
+
 /* Whether the copy differs from what the graph was made of. */
 static void explore_if_changed(struct vt_collect *c)
 {
@@ -334,8 +358,8 @@ void vt_collect_owners_finish(struct vt_collect *c)
 		vt_collect_owners_native(c, &c->owners->owners);
 		if (c->options->all_owners)
 			vt_collect_owners_unseen(c);
-	}
-	if (err) {
+		say_why(owners);
+	} else {
 		forget(owners);
 		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_OWNERS,
 				      "the owners of blocks are not known", err);

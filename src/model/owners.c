@@ -25,13 +25,31 @@ static const struct {
 	[VT_CATEGORY_NATIVE] = { "native", "held by native code" },
 };
 
-static const char *const states[VT_N_OWNERS_STATES] = {
-	[VT_OWNERS_OFF] = "off",
-	[VT_OWNERS_READ] = "read",
-	[VT_OWNERS_NO_PYTHON] = "no-python",
-	[VT_OWNERS_NO_LAYOUT] = "no-layout",
-	[VT_OWNERS_NO_BLOCKS] = "no-blocks",
-	[VT_OWNERS_FAILED] = "failed",
+static const struct {
+	const char *code, *words;
+} unowned[VT_N_UNOWNED] = {
+	[VT_UNOWNED_NO_TENSOR] = { "no-tensor", "no tensor in it" },
+	[VT_UNOWNED_RAN] = { "process-ran", "no tensor in it yet: the process ran" },
+	[VT_UNOWNED_LIBRARY] = { "library", "no tensor in it: native code uses it" },
+	[VT_UNOWNED_GRAPH_POOL] = { "graph-pool", "no tensor in it: a CUDA graph keeps it" },
+	[VT_UNOWNED_UNEXPLAINED] = { "unexplained", "what holds its tensor was not seen" },
+	[VT_UNOWNED_UNREACHED] = { "unreached", "nothing leads to its tensor" },
+	[VT_UNOWNED_NOT_WHOLE] = { "not-whole", "not all objects were read" },
+}, bounds[VT_N_OWNERS_BOUNDS] = {
+	[VT_BOUND_OBJECTS] = { "objects", "no memory was left for more objects" },
+	[VT_BOUND_MEMORY] = { "memory", "no memory was left for more pages" },
+	[VT_BOUND_TIME] = { "time", "the time was over" },
+};
+
+static const struct {
+	const char *code, *words;
+} states[VT_N_OWNERS_STATES] = {
+	[VT_OWNERS_OFF] = { "off", "owners were not looked for" },
+	[VT_OWNERS_READ] = { "read", "owners were read" },
+	[VT_OWNERS_NO_PYTHON] = { "no-python", "there is no Python interpreter that can be read" },
+	[VT_OWNERS_NO_LAYOUT] = { "no-layout", "PyTorch's objects could not be read" },
+	[VT_OWNERS_NO_BLOCKS] = { "no-blocks", "there is no list of blocks" },
+	[VT_OWNERS_FAILED] = { "failed", "see the notes" },
 };
 
 const char *vt_category_code(enum vt_category category)
@@ -44,9 +62,34 @@ const char *vt_category_words(enum vt_category category)
 	return names[category].words;
 }
 
+const char *vt_unowned_code(enum vt_unowned why)
+{
+	return unowned[why].code;
+}
+
+const char *vt_unowned_words(enum vt_unowned why)
+{
+	return unowned[why].words;
+}
+
+const char *vt_owners_bound_code(enum vt_owners_bound bound)
+{
+	return bounds[bound].code;
+}
+
+const char *vt_owners_bound_words(enum vt_owners_bound bound)
+{
+	return bounds[bound].words;
+}
+
 const char *vt_owners_state_name(enum vt_owners_state state)
 {
-	return states[state];
+	return states[state].code;
+}
+
+const char *vt_owners_state_words(enum vt_owners_state state)
+{
+	return states[state].words;
 }
 
 const struct vt_model_owner *vt_model_owner(const struct vt_model *model, size_t block)
@@ -67,23 +110,32 @@ const struct vt_model_owner *vt_model_owner(const struct vt_model *model, size_t
 		       NULL;
 }
 
+static void count(struct vt_model_category *category, const struct vt_model *model, uint32_t item)
+{
+	const struct vt_model_owner *items = model->owners.items.data;
+	uint64_t bytes = model->blocks[items[item].block].size;
+
+	category->bytes += bytes;
+	category->blocks++;
+	if (items[item].certain)
+		category->certain_bytes += bytes;
+	if (category->largest == UINT32_MAX ||
+	    bytes > model->blocks[items[category->largest].block].size)
+		category->largest = item;
+}
+
 void vt_model_count_owners(struct vt_model *model)
 {
 	struct vt_model_owners *owners = &model->owners;
 
 	for (size_t i = 0; i < VT_N_CATEGORIES; i++)
 		owners->categories[i] = (struct vt_model_category){ .largest = UINT32_MAX };
+	for (size_t i = 0; i < VT_N_UNOWNED; i++)
+		owners->unowned[i] = (struct vt_model_category){ .largest = UINT32_MAX };
 	for (size_t i = 0; i < owners->items.n; i++) {
 		const struct vt_model_owner *owner = &owners->items.data[i];
-		struct vt_model_category *category = &owners->categories[owner->category];
-		uint64_t bytes = model->blocks[owner->block].size;
 
-		category->bytes += bytes;
-		category->blocks++;
-		if (owner->certain)
-			category->certain_bytes += bytes;
-		if (category->largest == UINT32_MAX ||
-		    bytes > model->blocks[owners->items.data[category->largest].block].size)
-			category->largest = (uint32_t)i;
+		count(&owners->categories[owner->category], model, (uint32_t)i);
+		count(&owners->unowned[owner->unowned], model, (uint32_t)i);
 	}
 }

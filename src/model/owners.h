@@ -33,6 +33,28 @@ enum vt_category {
 	VT_N_CATEGORIES
 };
 
+/* Why nobody that holds a block was found, or nobody who could let it go. */
+enum vt_unowned {
+	VT_OWNED,
+	VT_UNOWNED_NO_TENSOR,  /* no tensor was found in it */
+	VT_UNOWNED_RAN,        /* the same, and the process ran: it may be newer than the tensors */
+	VT_UNOWNED_LIBRARY,    /* the same, but code of a library holds it: a workspace */
+	VT_UNOWNED_GRAPH_POOL, /* the same, but it is in a pool of a CUDA graph */
+	VT_UNOWNED_UNEXPLAINED, /* a tensor is in it; something that was not seen holds that */
+	VT_UNOWNED_UNREACHED,   /* a tensor is in it, and nothing leads to that */
+	VT_UNOWNED_NOT_WHOLE,   /* what holds it may be among what was not read: see bound */
+	VT_N_UNOWNED
+};
+
+/* Why not all objects were read. */
+enum vt_owners_bound {
+	VT_BOUND_NONE,
+	VT_BOUND_OBJECTS, /* there is no room for more objects, or references between them */
+	VT_BOUND_MEMORY,  /* there is no room for more of the process's memory */
+	VT_BOUND_TIME,
+	VT_N_OWNERS_BOUNDS
+};
+
 enum vt_owners_state {
 	VT_OWNERS_OFF, /* not asked for */
 	VT_OWNERS_READ,
@@ -47,6 +69,7 @@ enum vt_owners_state {
 struct vt_model_owner {
 	uint32_t block;   /* index in model.blocks */
 	uint8_t category; /* enum vt_category */
+	uint8_t unowned;  /* enum vt_unowned */
 	/* all references to the tensors in it were found: nothing else holds them */
 	bool certain;
 	uint32_t n_tensors, n_storages;
@@ -61,6 +84,18 @@ struct vt_model_owner {
 	const char *dtype;    /* of its largest tensor; ours */
 	const char *shape;    /* of the same, "(1024, 4096)"; ours */
 	bool has_grad_fn;
+	/* Only where they were asked for (vt_collect_options.holders): */
+	const char *const *holders; /* names of others that hold it directly, the best first */
+	uint32_t n_holders;         /* how many names */
+	uint32_t other_holders;     /* how many others there are; more than names perhaps */
+	/*
+	 * What would be freed if the reference that its name leads to went: freed is that name, ""
+	 * when it is none that a program could let go of, NULL not known. 0 bytes: nothing, as
+	 * others hold it, too.
+	 */
+	const char *freed;
+	const char *freed_else; /* the name of what holds that, too; NULL nothing, or not known */
+	uint64_t freed_bytes, freed_blocks;
 	int requires_grad; /* of the same: 1 yes, 0 no, -1 unknown */
 };
 
@@ -89,8 +124,10 @@ struct vt_model_owners {
 	/* the process ran while it was looked at: blocks that came or went may have no owner */
 	bool ran;
 	bool whole; /* the graph is complete: no bound was reached, nothing was unreadable */
+	enum vt_owners_bound bound; /* the one that was reached */
 	/* filled by account: */
 	struct vt_model_category categories[VT_N_CATEGORIES];
+	struct vt_model_category unowned[VT_N_UNOWNED];
 };
 
 struct vt_model;
@@ -102,6 +139,16 @@ const struct vt_model_owner *vt_model_owner(const struct vt_model *model, size_t
 void vt_model_count_owners(struct vt_model *model);
 
 const char *vt_owners_state_name(enum vt_owners_state state); /* "read", "off", ... */
+/* "PyTorch's objects could not be read": why there are none. */
+const char *vt_owners_state_words(enum vt_owners_state state);
+
+/* "no-tensor", NULL for VT_OWNED; "objects", NULL for VT_BOUND_NONE: for JSON, never change. */
+const char *vt_unowned_code(enum vt_unowned why);
+const char *vt_owners_bound_code(enum vt_owners_bound bound);
+/* "no tensor in it": of a block. */
+const char *vt_unowned_words(enum vt_unowned why);
+/* "the time was over": why not all was read. */
+const char *vt_owners_bound_words(enum vt_owners_bound bound);
 
 /* "parameter": for JSON, never changes. */
 const char *vt_category_code(enum vt_category category);

@@ -320,6 +320,30 @@ bool vt_owners_retained(const struct vt_owners *o, const struct vt_owners_input 
 	return ok;
 }
 
+bool vt_owners_dominates(const struct vt_retained *retained, uint32_t node, uint32_t other,
+			 size_t *steps_left)
+{
+	while (retained->number[other] < retained->number[node] && *steps_left) {
+		other = retained->idom[other];
+		--*steps_left;
+	}
+	return other == node;
+}
+
+bool vt_owners_has_one_holder(const struct vt_retained *retained, uint32_t node, size_t *steps_left)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = retained->in_first[node]; i < retained->in_first[node + 1] && count < 2;
+	     i++) {
+		uint32_t from = retained->in_from[i];
+
+		count += from != node && retained->idom[from] != VT_GRAPH_NONE &&
+			 !vt_owners_dominates(retained, node, from, steps_left);
+	}
+	return count == 1;
+}
+
 void vt_owners_retained_deinit(struct vt_retained *retained)
 {
 	free(retained->bytes);

@@ -85,7 +85,7 @@ static void explore_from(struct vt_owners *o, size_t first)
 {
 	for (size_t i = first; !o->graph.full && vt_graph_has(&o->graph, i); i++) {
 		if (i % CLOCK_EVERY == 0 && vt_now_ns() > o->deadline_ns)
-			o->graph.full = true;
+			o->late = o->graph.full = true;
 		if (i + AHEAD < o->graph.nodes.n)
 			vt_pages_prefetch(o->pages, o->graph.nodes.data[i + AHEAD].addr);
 		explore_node(o, (uint32_t)i);
@@ -161,6 +161,7 @@ struct vt_error *vt_owners_explore(struct vt_owners *o, const struct vt_owners_i
 void vt_owners_explore_again(struct vt_owners *o, const struct vt_owners_input *input)
 {
 	o->deadline_ns = input->deadline_ns;
+	o->late = false;
 	vt_tensors_deinit(&o->tensors);
 	vt_graph_clear(&o->graph);
 	vt_pyheap_forget(&o->heap);

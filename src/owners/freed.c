@@ -10,8 +10,8 @@
 enum {
 	MAX_FREED = 64,      /* that are kept */
 	MIN_ITEMS = 4,       /* of a container that is told apart from what holds it */
-	LEAST_PART = 200,    /* one of this many parts of all bytes is the least that is told */
 	MAX_STEPS = 1000000, /* from nodes to their dominators; what would need more is not told */
+	LEAST_PART = 200,    /* one of this many parts of all bytes is the least that is told */
 };
 
 struct candidate {
@@ -21,10 +21,10 @@ struct candidate {
 
 struct freeing {
 	struct vt_owners *o;
-	struct vt_retained retained;
+	const struct vt_retained *retained;
 	VT_VEC(struct candidate) candidates;
 	uint64_t least;
-	size_t steps;
+	size_t steps_left;
 };
 
 static bool is_name(const struct vt_owners *o, uint32_t from, const struct vt_graph_edge *edge)
@@ -45,42 +45,14 @@ static bool is_container(const struct vt_owners *o, uint32_t node)
 	       cls->shape == VT_PYHEAP_DEQUE || cls->shape == VT_PYHEAP_SET;
 }
 
-static bool dominates(struct freeing *f, uint32_t node, uint32_t other)
-{
-	const struct vt_retained *r = &f->retained;
-
-	while (r->number[other] < r->number[node] && f->steps++ < MAX_STEPS)
-		other = r->idom[other];
-	return other == node;
-}
-
-/*
- * One reference keeps it alive, beside those from what goes with it. A node can have several ways
- * from its dominator (a variable of a module, and a list that another one holds), and then no
- * single one of them frees it.
- */
-static bool has_one_holder(struct freeing *f, uint32_t node)
-{
-	const struct vt_retained *r = &f->retained;
-	uint32_t count = 0;
-
-	for (uint32_t i = r->in_first[node]; i < r->in_first[node + 1] && count < 2; i++) {
-		uint32_t from = r->in_from[i];
-
-		count += from != node && r->idom[from] != VT_GRAPH_NONE &&
-			 !dominates(f, node, from);
-	}
-	return count == 1;
-}
-
 static bool consider(struct freeing *f, uint32_t from, const struct vt_graph_edge *edge)
 {
-	const struct vt_retained *r = &f->retained;
+	const struct vt_retained *r = f->retained;
 	struct candidate *candidate;
 
 	if (r->idom[edge->to] != from || r->bytes[edge->to] < f->least ||
 	    (!is_name(f->o, from, edge) && !is_container(f->o, edge->to)) ||
-	    !has_one_holder(f, edge->to))
+	    !vt_owners_has_one_holder(r, edge->to, &f->steps_left))
 		return true;
 	candidate = vt_vec_append(&f->candidates);
 	if (!candidate)
@@ -120,7 +92,7 @@ static int most_first(const void *a, const void *b)
 
 static bool tell(struct freeing *f, uint32_t node, const char *name, struct vt_model_owners *owners)
 {
-	const struct vt_retained *r = &f->retained;
+	const struct vt_retained *r = f->retained;
 	struct vt_model_freed *freed = vt_vec_append(&owners->freed);
 	uint64_t count = node < f->o->graph.nodes.n ? vt_owners_count(f->o, node) : UINT64_MAX;
 
@@ -145,7 +117,7 @@ static bool tell_all(struct freeing *f, struct vt_arena *arena, struct vt_model_
 {
 	uint32_t last = (uint32_t)f->o->graph.nodes.n;
 
-	if (f->retained.bytes[last] >= f->least && !tell(f, last, "sys.last_value", owners))
+	if (f->retained->bytes[last] >= f->least && !tell(f, last, "sys.last_value", owners))
 		return false;
 	for (size_t i = 0; i < f->candidates.n && owners->freed.n < MAX_FREED; i++) {
 		struct vt_owner_name name;
@@ -167,14 +139,14 @@ static uint64_t least_bytes(const struct vt_owners_input *input)
 }
 
 bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
-		     struct vt_arena *arena, struct vt_model_owners *owners)
+		     const struct vt_retained *retained, struct vt_arena *arena,
+		     struct vt_model_owners *owners)
 {
-	struct freeing f = { .o = o, .least = least_bytes(input) };
-	bool ok = true;
+	struct freeing f = {
+		.o = o, .retained = retained, .least = least_bytes(input), .steps_left = MAX_STEPS
+	};
+	bool ok = find_candidates(&f);
 
-	if (!vt_owners_retained(o, input, &f.retained))
-		return true; /* nothing is told of it */
-	ok = find_candidates(&f);
 	if (ok) {
 		if (f.candidates.n)
 			qsort(f.candidates.data, f.candidates.n, sizeof(*f.candidates.data),
@@ -184,6 +156,5 @@ bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
 	if (owners->freed.n)
 		qsort(owners->freed.data, owners->freed.n, sizeof(*owners->freed.data), most_first);
 	vt_vec_deinit(&f.candidates);
-	vt_owners_retained_deinit(&f.retained);
 	return ok;
 }

@@ -78,6 +78,10 @@ struct vt_owner_name {
 bool vt_owners_name(struct vt_owners *o, uint32_t node, struct vt_arena *arena,
 		    struct vt_owner_name *name);
 
+/* Those for the end of an edge, by that edge instead of the cheapest one; NULL: out of memory. */
+const char *vt_owners_edge_name(struct vt_owners *o, uint32_t from,
+				const struct vt_graph_edge *edge, struct vt_arena *arena);
+
 /* ---- dominators.c ---- */
 
 /*
@@ -104,10 +108,31 @@ void vt_owners_retained_deinit(struct vt_retained *retained);
 /* Whether a reference of this kind keeps its target alive. */
 bool vt_owners_keeps(enum vt_edge_kind kind);
 
+/*
+ * Whether other goes when node does, which are both among them. steps_left: from nodes to their
+ * dominators, of all calls; when there are none left the answer is no.
+ */
+bool vt_owners_dominates(const struct vt_retained *retained, uint32_t node, uint32_t other,
+			 size_t *steps_left);
+/*
+ * One reference keeps it alive, beside those from what goes with it. A node can have several ways
+ * from its dominator (a variable of a module, and a list that another one holds), and then no
+ * single one of them frees it.
+ */
+bool vt_owners_has_one_holder(const struct vt_retained *retained, uint32_t node,
+			      size_t *steps_left);
+
 /* ---- freed.c ---- */
 
 bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
-		     struct vt_arena *arena, struct vt_model_owners *owners);
+		     const struct vt_retained *retained, struct vt_arena *arena,
+		     struct vt_model_owners *owners);
+
+/* ---- others.c ---- */
+
+/* Fills what struct vt_model_owner has of other holders. owners->items are by storage. */
+bool vt_owners_others(struct vt_owners *o, const struct vt_retained *retained,
+		      struct vt_arena *arena, struct vt_model_owners *owners);
 
 /* The edge with this index, be it of the graph or a late one. */
 static inline const struct vt_graph_edge *vt_owners_edge(const struct vt_owners *o, uint32_t edge)

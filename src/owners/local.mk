@@ -11,6 +11,7 @@ src_owners_libowners_a_SOURCES = \
 	src/owners/name.c \
 	src/owners/native.c \
 	src/owners/owners.h \
+	src/owners/others.c \
 	src/owners/proof.c \
 	src/owners/rest.c \
 	src/owners/roles.c \

@@ -320,19 +320,27 @@ static bool say(struct composer *c, uint32_t node)
 	return !c->expression.failed && !c->holder.failed;
 }
 
+/* torch.Tensor itself, which tells nothing. */
+static bool is_plain(const struct vt_pyheap_class *cls)
+{
+	return cls->is & VT_PYHEAP_IS_TENSOR &&
+	       (!cls->of_python || (!strcmp(cls->name, "Tensor") && !strcmp(cls->module, "torch")));
+}
+
+/* Dicts that are only a part of what holds it: a module's parameters, an object's attributes. */
+static bool is_inner(const struct vt_owners *o, uint32_t node, const struct vt_pyheap_class *cls)
+{
+	return cls->shape == VT_PYHEAP_CELL ||
+	       (cls->shape == VT_PYHEAP_DICT && o->graph.nodes.data[node].role);
+}
+
 /* The class of what holds it; of a tensor of a class of its own, that class. */
 static const char *holder_type(const struct vt_owners *o, uint32_t node)
 {
-	const char *name = "";
-
 	while (node != VT_GRAPH_NONE && node != o->root) {
 		const struct vt_pyheap_class *cls = vt_owners_class(o, node);
 
-		if (cls && !(cls->is & VT_PYHEAP_IS_TENSOR) && cls->shape != VT_PYHEAP_CELL)
-			return cls->shape == VT_PYHEAP_DICT && o->graph.nodes.data[node].role ?
-				       name :
-				       cls->name;
-		if (cls && cls->of_python)
+		if (cls && !is_plain(cls) && !is_inner(o, node, cls))
 			return cls->name;
 		if (o->graph.nodes.data[node].kind == VT_NODE_FRAME)
 			return "frame";
@@ -340,6 +348,22 @@ static const char *holder_type(const struct vt_owners *o, uint32_t node)
 			return "graph";
 		node = o->reach.data[node].parent;
 	}
+	return "";
+}
+
+const char *vt_owners_edge_name(struct vt_owners *o, uint32_t from,
+				const struct vt_graph_edge *edge, struct vt_arena *arena)
+{
+	struct composer c = { .o = o, .saved_by = VT_GRAPH_NONE };
+	const struct step last = { from, edge->to, edge };
+	const char *name = NULL;
+
+	if (say(&c, from)) {
+		say_step(&c, &last);
+		name = vt_arena_printf(arena, "%s%s%s", vt_str_get(&c.expression),
+				       vt_str_get(&c.where), vt_str_get(&c.holder));
+	}
+	composer_deinit(&c);
 	return name;
 }
 

@@ -83,6 +83,7 @@ struct vt_owners {
 	uint32_t root;
 	size_t n_seen; /* nodes that the roots and all they hold made: before the lists */
 	uint64_t deadline_ns;
+	bool late;                     /* exploring ended at the deadline */
 	bool lists;                    /* the collector's lists were read: garbage is known */
 	VT_VEC(struct vt_reach) reach; /* by node */
 	VT_VEC(struct vt_graph_edge) late_edges; /* from the root to what no root reaches */
@@ -99,6 +100,7 @@ struct vt_owners_input {
 	const struct vt_maps *maps;
 	const struct vt_owners_block *blocks; /* live blocks, by address */
 	size_t n_blocks;
+	bool holders;                /* all holders of each block, and what goes with it */
 	size_t max_nodes, max_edges; /* bounds of our memory */
 	uint64_t deadline_ns;        /* exploring ends there, and the graph is incomplete */
 };

@@ -81,6 +81,17 @@ static bool tell_name(struct telling *t, const struct vt_owned_storage *storage,
 	return true;
 }
 
+/* What the search found of the ways to it. Blocks without a storage are not known here. */
+static enum vt_unowned why_unowned(const struct telling *t, const struct vt_owned_storage *storage)
+{
+	uint32_t distance = t->o->reach.data[storage->best].distance;
+
+	if (distance == VT_DISTANCE_NONE)
+		return t->owners->whole ? VT_UNOWNED_UNREACHED : VT_UNOWNED_NOT_WHOLE;
+	return distance >= VT_COST_UNSEEN && distance < VT_COST_EXCEPTION ? VT_UNOWNED_UNEXPLAINED :
+									    VT_OWNED;
+}
+
 static bool tell_block(struct telling *t, const struct vt_owned_storage *storage)
 {
 	struct vt_model_owner *owner = vt_vec_append(&t->owners->items);
@@ -90,6 +101,7 @@ static bool tell_block(struct telling *t, const struct vt_owned_storage *storage
 	*owner = (struct vt_model_owner){
 		.block = t->input->blocks[storage->block].index,
 		.category = storage->category,
+		.unowned = (uint8_t)why_unowned(t, storage),
 		.certain = storage->certain,
 		.n_tensors = storage->n_tensors,
 		.n_storages = 1,
@@ -113,6 +125,27 @@ static void add_to_block(struct telling *t, const struct vt_owned_storage *stora
 	owner->certain &= storage->certain;
 }
 
+static bool tell_retained(struct telling *t)
+{
+	struct vt_retained retained;
+	bool ok;
+
+	if (!vt_owners_retained(t->o, t->input, &retained))
+		return true; /* nothing is told of it */
+	ok = vt_owners_freed(t->o, t->input, &retained, t->arena, t->owners) &&
+	     (!t->input->holders || vt_owners_others(t->o, &retained, t->arena, t->owners));
+	vt_owners_retained_deinit(&retained);
+	return ok;
+}
+
+static enum vt_owners_bound bound(const struct vt_owners *o)
+{
+	return o->late        ? VT_BOUND_TIME :
+	       o->graph.full  ? VT_BOUND_OBJECTS :
+	       o->pages->full ? VT_BOUND_MEMORY :
+				VT_BOUND_NONE;
+}
+
 bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
 		    struct vt_arena *arena, struct vt_model_owners *owners)
 {
@@ -120,7 +153,8 @@ bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
 
 	owners->n_objects = o->graph.nodes.n;
 	owners->n_references = o->graph.edges.n;
-	owners->whole = !o->graph.full && !o->pages->full;
+	owners->bound = bound(o);
+	owners->whole = !owners->bound;
 	for (size_t i = 0; i < o->storages.n; i++) {
 		owners->n_tensors += o->storages.data[i].n_tensors;
 		if (o->storages.data[i].shares)
@@ -128,5 +162,5 @@ bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
 		else if (!tell_block(&t, &o->storages.data[i]))
 			return false;
 	}
-	return vt_owners_freed(o, input, arena, owners);
+	return tell_retained(&t);
 }
