@@ -13,6 +13,8 @@ src_model_libmodel_a_SOURCES = \
 	src/model/model.c src/model/model.h \
 	src/model/oom.c \
 	src/model/owners.c src/model/owners.h \
+	src/model/owners_by.c src/model/owners_by.h \
+	src/model/owners_match.c src/model/owners_match.h \
 	src/model/pinned.c \
 	src/model/place.c src/model/place.h \
 	src/model/recorder.c \
