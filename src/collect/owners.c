@@ -278,7 +278,7 @@ static bool add_missing(struct vt_collect *c)
 	return true;
 }
 
-/* In a library's workspace there is no tensor, nor in what came after tensors were looked for. */
+/* Of a block without a storage. It may be newer than what was read of a process that ran. */
 static enum vt_unowned why_no_tensor(const struct vt_model_owners *owners,
 				     const struct vt_model_owner *owner)
 {

@@ -52,6 +52,7 @@ static void name_workspaces(struct vt_collect *c)
 		if (!owner)
 			continue;
 		owner->category = VT_CATEGORY_WORKSPACE;
+		owner->unowned = VT_UNOWNED_LIBRARY;
 		owner->name = vt_arena_printf(&c->model->arena, "workspace of %s", all[i].library);
 		owner->certain = owner->name;
 		owner->name = owner->name ? owner->name : "";
@@ -98,6 +99,7 @@ static void name_found(struct vt_collect *c, const struct vt_owners_found *found
 
 	if (!owner || !name || (*owner->name && !found->holder))
 		return;
+	owner->unowned = VT_UNOWNED_LIBRARY;
 	owner->category = (uint8_t)(found->holder ? found->holder->category : VT_CATEGORY_FRAME);
 	owner->name = name;
 }

@@ -29,9 +29,9 @@ static const struct {
 	const char *code, *words;
 } unowned[VT_N_UNOWNED] = {
 	[VT_UNOWNED_NO_TENSOR] = { "no-tensor", "no tensor in it" },
-	[VT_UNOWNED_RAN] = { "process-ran", "no tensor in it yet: the process ran" },
-	[VT_UNOWNED_LIBRARY] = { "library", "no tensor in it: native code uses it" },
-	[VT_UNOWNED_GRAPH_POOL] = { "graph-pool", "no tensor in it: a CUDA graph keeps it" },
+	[VT_UNOWNED_RAN] = { "process-ran", "no tensor in it yet, the process ran" },
+	[VT_UNOWNED_LIBRARY] = { "library", "only native code uses it" },
+	[VT_UNOWNED_GRAPH_POOL] = { "graph-pool", "no tensor in it, a CUDA graph keeps it" },
 	[VT_UNOWNED_UNEXPLAINED] = { "unexplained", "what holds its tensor was not seen" },
 	[VT_UNOWNED_UNREACHED] = { "unreached", "nothing leads to its tensor" },
 	[VT_UNOWNED_NOT_WHOLE] = { "not-whole", "not all objects were read" },

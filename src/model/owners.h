@@ -38,7 +38,7 @@ enum vt_unowned {
 	VT_OWNED,
 	VT_UNOWNED_NO_TENSOR,  /* no tensor was found in it */
 	VT_UNOWNED_RAN,        /* the same, and the process ran: it may be newer than the tensors */
-	VT_UNOWNED_LIBRARY,    /* the same, but code of a library holds it: a workspace */
+	VT_UNOWNED_LIBRARY,    /* only native code holds it: a workspace or a temporary */
 	VT_UNOWNED_GRAPH_POOL, /* the same, but it is in a pool of a CUDA graph */
 	VT_UNOWNED_UNEXPLAINED, /* a tensor is in it; something that was not seen holds that */
 	VT_UNOWNED_UNREACHED,   /* a tensor is in it, and nothing leads to that */
