@@ -503,7 +503,7 @@ static struct vt_error *collect(struct ask *ask, const struct verb *verb)
 	ask->options.want = verb->part == PART_MEMORY ? VT_WANT_MEMORY :
 			    verb->part == PART_STACKS ? VT_WANT_THREADS :
 							VT_WANT_ALL;
-	ask->options.owners = verb->part == PART_REPORT;
+	ask->options.owners = ask->options.holders = verb->part == PART_REPORT;
 	switch (verb->part) {
 	case PART_OTHER:
 		return NULL;

@@ -15,6 +15,8 @@ enum {
 	KEY_BLOCKS = VT_KEY_COMMAND,
 	KEY_SITES,
 	KEY_OWNERS,
+	KEY_OWNER,
+	KEY_BY,
 	KEY_NO_OWNERS,
 	KEY_FOLDED,
 	KEY_READ_ONLY,
@@ -43,6 +45,14 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "owners", KEY_OWNERS, NULL, 0,
 	  "Show the owner of every block in use: the tensor, and what keeps it alive", 0 },
+	{ "owner", KEY_OWNER, "PATTERN", 0,
+	  "Show all that is known of the blocks in use whose owner matches PATTERN, a part of its "
+	  "name or a pattern with * and ?",
+	  0 },
+	{ "by", KEY_BY, "KIND", 0,
+	  "Sum up the blocks in use by category (the default), module, variable or type of their "
+	  "owners",
+	  0 },
 	{ "no-owners", KEY_NO_OWNERS, NULL, 0,
 	  "Do not look for the owners of blocks, which takes some time where there are many objects",
 	  0 },
@@ -88,17 +98,33 @@ static void refuse_together(const struct argp_state *state, const struct argumen
 	const char *resume = collect->allow_resume ? "--allow-resume" : NULL;
 	const char *pytorch = collect->ask_pytorch ? "--ask-pytorch" : NULL;
 	const char *collectives = collect->ask_collectives ? "--collectives" : NULL;
+	const char *no_owners = collect->owners ? NULL : "--no-owners";
+	const struct vt_writer_options *writer = &args->output.writer;
+	const char *owners = writer->all_owners ? "--owners" : NULL;
+	const char *owner = writer->owner ? "--owner" : NULL;
+	const char *by = writer->owners_by_given ? "--by" : NULL;
 	const struct {
 		const char *a, *b;
 	} pairs[] = {
-		{ core, no_stop },        { core, resume },    { core, pytorch },
-		{ core, collectives },    { outside, resume }, { outside, pytorch },
-		{ outside, collectives },
+		{ core, no_stop },        { core, resume },      { core, pytorch },
+		{ core, collectives },    { outside, resume },   { outside, pytorch },
+		{ outside, collectives }, { owners, no_owners }, { owner, no_owners },
+		{ by, no_owners },
 	};
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
 		if (pairs[i].a && pairs[i].b)
 			argp_error(state, "%s and %s exclude each other", pairs[i].a, pairs[i].b);
+}
+
+static enum vt_owners_by parse_by(const struct argp_state *state, const char *arg)
+{
+	for (size_t i = 0; i < VT_N_BY; i++) {
+		if (!strcmp(arg, vt_owners_by_name((enum vt_owners_by)i)))
+			return (enum vt_owners_by)i;
+	}
+	argp_error(state, "\"%s\" is not category, module, variable or type", arg);
+	return VT_BY_CATEGORY;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -119,6 +145,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_OWNERS:
 		args->output.writer.all_owners = true;
 		args->collect.all_owners = true;
+		return 0;
+	case KEY_OWNER:
+		if (!*arg)
+			argp_error(state, "--owner needs a pattern");
+		args->output.writer.owner = arg;
+		return 0;
+	case KEY_BY:
+		args->output.writer.owners_by = parse_by(state, arg);
+		args->output.writer.owners_by_given = true;
 		return 0;
 	case KEY_NO_OWNERS:
 		args->collect.owners = false;
@@ -156,6 +191,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->subject.pid = vt_parse_pid(state, arg);
 		return 0;
 	case ARGP_KEY_END:
+		args->collect.holders = args->output.json || args->output.writer.owner;
 		if (!vt_choose_origin(state, &args->subject, args->subject.pid > 0))
 			argp_error(state, "neither a PID nor --core=FILE given");
 		if (args->folded && !strcmp(args->folded, "-") &&
@@ -212,6 +248,7 @@ int vt_cmd_report(int argc, char **argv)
 
 	argp_err_exit_status = VT_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	args.collect.holders = args.output.json || args.output.writer.owner;
 	vt_output_begin(&args.output);
 	vt_model_init(&model);
 

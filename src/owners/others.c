@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 enum {
-	MAX_NAMES = 4,        /* of holders of one block */
+	MAX_NAMES = 4,         /* of holders of one block */
 	MAX_LOOKED = 50000000, /* references that are looked at: some 0.2 s */
-	MAX_STEPS = 20000000, /* from nodes to their dominators: the same */
+	MAX_STEPS = 20000000,  /* from nodes to their dominators: the same */
 };
 
 struct holder {
@@ -23,9 +23,9 @@ struct others {
 	struct vt_owners *o;
 	const struct vt_retained *retained;
 	struct vt_arena *arena;
-	uint32_t *group_of;    /* by node: the number of the last group that it was in, 0 none */
-	uint32_t *next; /* by node: which of its edges find_edge() looks at first */
-	uint32_t number;       /* of the present group */
+	uint32_t *group_of;     /* by node: the number of the last group that it was in, 0 none */
+	uint32_t *next;         /* by node: which of its edges find_edge() looks at first */
+	uint32_t number;        /* of the present group */
 	VT_VEC(uint32_t) group; /* its nodes */
 	struct holder best[MAX_NAMES];
 	uint32_t n_best, n_others;
@@ -174,8 +174,8 @@ static void look_at(struct others *x, uint32_t node)
 			continue;
 		edge = find_edge(x, from, node);
 		if (edge != VT_GRAPH_NONE && edge != x->named)
-			add_holder(x, &(struct holder){ from, edge,
-							x->o->reach.data[from].distance });
+			add_holder(x,
+				   &(struct holder){ from, edge, x->o->reach.data[from].distance });
 	}
 }
 
@@ -218,13 +218,13 @@ enum passage {
 };
 
 static const enum passage passages[VT_N_EDGE_KINDS] = {
-	[VT_EDGE_ITEM] = GO,      [VT_EDGE_VALUE] = GO,      [VT_EDGE_KEY] = GO,
-	[VT_EDGE_ELEMENT] = GO,   [VT_EDGE_INLINE] = GO,     [VT_EDGE_MEMBER] = GO,
-	[VT_EDGE_LOCAL] = GO,     [VT_EDGE_GRAD] = GO,       [VT_EDGE_LAST] = GO,
-	[VT_EDGE_CLOSURE] = STAY, [VT_EDGE_FREE] = STAY,     [VT_EDGE_FRAME] = STAY,
-	[VT_EDGE_SUSPENDED] = STAY, [VT_EDGE_BACK] = STAY,   [VT_EDGE_TRACEBACK] = STAY,
-	[VT_EDGE_CAUSE] = STAY,   [VT_EDGE_TB_NEXT] = STAY,  [VT_EDGE_TB_FRAME] = STAY,
-	[VT_EDGE_UNSEEN] = STAY,  [VT_EDGE_GARBAGE] = STAY,
+	[VT_EDGE_ITEM] = GO,        [VT_EDGE_VALUE] = GO,     [VT_EDGE_KEY] = GO,
+	[VT_EDGE_ELEMENT] = GO,     [VT_EDGE_INLINE] = GO,    [VT_EDGE_MEMBER] = GO,
+	[VT_EDGE_LOCAL] = GO,       [VT_EDGE_GRAD] = GO,      [VT_EDGE_LAST] = GO,
+	[VT_EDGE_CLOSURE] = STAY,   [VT_EDGE_FREE] = STAY,    [VT_EDGE_FRAME] = STAY,
+	[VT_EDGE_SUSPENDED] = STAY, [VT_EDGE_BACK] = STAY,    [VT_EDGE_TRACEBACK] = STAY,
+	[VT_EDGE_CAUSE] = STAY,     [VT_EDGE_TB_NEXT] = STAY, [VT_EDGE_TB_FRAME] = STAY,
+	[VT_EDGE_UNSEEN] = STAY,    [VT_EDGE_GARBAGE] = STAY,
 };
 
 static enum passage passage_of(const struct vt_owners *o, uint32_t from,
@@ -243,8 +243,7 @@ static uint32_t last_to_go(const struct others *x, uint32_t best)
 	const struct vt_reach *reach = x->o->reach.data;
 	uint32_t found = VT_GRAPH_NONE;
 
-	for (uint32_t node = best; reach[node].parent != VT_GRAPH_NONE;
-	     node = reach[node].parent) {
+	for (uint32_t node = best; reach[node].parent != VT_GRAPH_NONE; node = reach[node].parent) {
 		const struct vt_graph_edge *edge = vt_owners_edge(x->o, reach[node].edge);
 		enum passage passage = passage_of(x->o, reach[node].parent, edge);
 

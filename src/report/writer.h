@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "model/model.h"
+#include "model/owners_by.h"
 
 /* The schema of a report's JSON. */
 #define VT_REPORT_SCHEMA "vramtap-report"
@@ -41,10 +42,13 @@ extern const struct vt_writer_hints vt_hints_command_line; /* report/text/line.c
 struct vt_writer_options {
 	int columns; /* of the terminal; 0: 100 */
 	bool colour;
-	bool ascii;      /* no box or block characters: the locale or terminal is not UTF-8 */
-	bool all_blocks; /* --blocks */
-	bool all_sites;  /* --sites */
-	bool all_owners; /* --owners */
+	bool ascii;           /* no box or block characters: the locale or terminal is not UTF-8 */
+	bool all_blocks;      /* --blocks */
+	bool all_sites;       /* --sites */
+	bool all_owners;      /* --owners */
+	const char *owner;    /* --owner: the pattern; NULL none */
+	bool owners_by_given; /* --by */
+	enum vt_owners_by owners_by;
 	enum vt_threads_shown threads;
 	const struct vt_writer_hints *hints; /* NULL: of the command line */
 };

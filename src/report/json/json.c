@@ -835,7 +835,6 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	const struct vt_model *model = what;
 	VT_FREE struct vt_json *json = malloc(sizeof(*json));
 
-	(void)options; /* those are for people */
 	if (!json)
 		return &vt_enomem;
 	begin_document(json, out, VT_REPORT_SCHEMA, model->tool_version, &model->when);
@@ -844,7 +843,7 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	write_threads(json, model);
 	write_thread_groups(json, model);
 	write_torch(json, model);
-	vt_json_owners(json, model);
+	vt_json_owners(json, model, options);
 	vt_json_recorder(json, model);
 	write_caught(json, &model->caught);
 	vt_json_end_object(json);

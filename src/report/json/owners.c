@@ -19,6 +19,23 @@ static void write_categories(struct vt_json *json, const struct vt_model_owners 
 	vt_json_end_array(json);
 }
 
+static void write_unowned(struct vt_json *json, const struct vt_model_owners *owners)
+{
+	vt_json_array(json, "unowned");
+	for (size_t i = VT_OWNED + 1; i < VT_N_UNOWNED; i++) {
+		const struct vt_model_category *c = &owners->unowned[i];
+
+		if (!c->blocks)
+			continue;
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "why", vt_unowned_code((enum vt_unowned)i));
+		vt_json_uint(json, "bytes", c->bytes);
+		vt_json_uint(json, "blocks", c->blocks);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
 static void write_freed(struct vt_json *json, const struct vt_model_owners *owners)
 {
 	vt_json_array(json, "frees");
@@ -37,7 +54,35 @@ static void write_freed(struct vt_json *json, const struct vt_model_owners *owne
 	vt_json_end_array(json);
 }
 
-void vt_json_owners(struct vt_json *json, const struct vt_model *model)
+static void write_by(struct vt_json *json, const struct vt_model *model, enum vt_owners_by by)
+{
+	struct vt_owners_groups all;
+
+	if (!vt_owners_groups_init(&all, model, by, 0)) {
+		vt_json_no_memory(json);
+		return;
+	}
+	vt_json_object(json, "by");
+	vt_json_text(json, "kind", vt_owners_by_name(by));
+	vt_json_array(json, "groups");
+	for (size_t i = 0; i < all.groups.n; i++) {
+		const struct vt_owners_group *group = &all.groups.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_name(json, "name", group->name);
+		vt_json_uint(json, "members", group->members);
+		vt_json_uint(json, "bytes", group->bytes);
+		vt_json_uint(json, "blocks", group->blocks);
+		vt_json_uint(json, "certain_bytes", group->certain_bytes);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+	vt_owners_groups_deinit(&all);
+}
+
+void vt_json_owners(struct vt_json *json, const struct vt_model *model,
+		    const struct vt_writer_options *options)
 {
 	const struct vt_model_owners *owners = &model->owners;
 
@@ -45,14 +90,36 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model)
 	vt_json_text(json, "state", vt_owners_state_name(owners->state));
 	if (owners->state == VT_OWNERS_READ) {
 		vt_json_bool(json, "whole", owners->whole);
+		vt_json_text(json, "bound", vt_owners_bound_code(owners->bound));
 		vt_json_bool(json, "ran", owners->ran);
 		vt_json_uint(json, "objects", owners->n_objects);
 		vt_json_uint(json, "references", owners->n_references);
 		vt_json_uint(json, "tensors", owners->n_tensors);
 		write_categories(json, owners);
+		write_unowned(json, owners);
 		write_freed(json, owners);
+		if (options->owners_by_given)
+			write_by(json, model, options->owners_by);
 	}
 	vt_json_end_object(json);
+}
+
+static void write_holders(struct vt_json *json, const struct vt_model_owner *owner)
+{
+	if (owner->other_holders) {
+		vt_json_uint(json, "other_holders", owner->other_holders);
+		vt_json_array_line(json, "holders");
+		for (uint32_t i = 0; i < owner->n_holders; i++)
+			vt_json_name(json, NULL, owner->holders[i]);
+		vt_json_end_array(json);
+	}
+	if (owner->freed) {
+		vt_json_object_line(json, "frees");
+		vt_json_name(json, "name", owner->freed);
+		vt_json_uint(json, "bytes", owner->freed_bytes);
+		vt_json_uint(json, "blocks", owner->freed_blocks);
+		vt_json_end_object(json);
+	}
 }
 
 void vt_json_owner(struct vt_json *json, const struct vt_model_owner *owner)
@@ -61,6 +128,8 @@ void vt_json_owner(struct vt_json *json, const struct vt_model_owner *owner)
 	vt_json_text(json, "category", vt_category_code((enum vt_category)owner->category));
 	vt_json_name(json, "name", owner->name);
 	vt_json_bool(json, "certain", owner->certain);
+	if (owner->unowned)
+		vt_json_text(json, "unowned", vt_unowned_code((enum vt_unowned)owner->unowned));
 	if (owner->n_storages) {
 		vt_json_name(json, "variable", owner->variable);
 		vt_json_name(json, "module", owner->module);
@@ -77,6 +146,7 @@ void vt_json_owner(struct vt_json *json, const struct vt_model_owner *owner)
 		else
 			vt_json_null(json, "requires_grad");
 		vt_json_bool(json, "has_grad_fn", owner->has_grad_fn);
+		write_holders(json, owner);
 	}
 	vt_json_end_object(json);
 }
@@ -91,6 +161,25 @@ static const char *state_name(unsigned int state)
 static const char *category_name(unsigned int category)
 {
 	return vt_category_code((enum vt_category)category);
+}
+
+/* A word that is never there stands for the first one, which has none. */
+static const char *unowned_name(unsigned int why)
+{
+	return why ? vt_unowned_code((enum vt_unowned)why) : "";
+}
+
+static const char *bound_name(unsigned int bound)
+{
+	return bound ? vt_owners_bound_code((enum vt_owners_bound)bound) : "";
+}
+
+static unsigned int word_or_none(struct vt_json_in *in, json_t *from, const char *key,
+				 const char *(*name)(unsigned int), unsigned int n)
+{
+	json_t *value = json_object_get(from, key);
+
+	return value && !json_is_null(value) ? vt_json_in_word(in, from, key, name, n) : 0;
 }
 
 static void load_freed(struct vt_json_in *in, json_t *from, struct vt_model_owners *owners)
@@ -130,6 +219,8 @@ void vt_json_in_owners(struct vt_json_in *in, json_t *root, struct vt_model_owne
 	if (owners->state != VT_OWNERS_READ)
 		return;
 	vt_json_in_bool(in, from, "whole", &owners->whole);
+	owners->bound = (enum vt_owners_bound)word_or_none(in, from, "bound", bound_name,
+							   VT_N_OWNERS_BOUNDS);
 	vt_json_in_bool(in, from, "ran", &owners->ran);
 	load_freed(in, from, owners);
 }
@@ -164,6 +255,7 @@ void vt_json_in_owner(struct vt_json_in *in, json_t *block, uint32_t index,
 		.block = index,
 		.category = (uint8_t)vt_json_in_word(in, from, "category", category_name,
 						     VT_N_CATEGORIES),
+		.unowned = (uint8_t)word_or_none(in, from, "unowned", unowned_name, VT_N_UNOWNED),
 		.certain = vt_json_in_need_bool(in, from, "certain"),
 		.n_tensors = small(in, from, "tensors"),
 		.n_storages = small(in, from, "storages"),

@@ -6,9 +6,11 @@
 #include "json/in.h"
 #include "json/out.h"
 #include "model/model.h"
+#include "report/writer.h"
 
 /* The member "owners" of the report. */
-void vt_json_owners(struct vt_json *json, const struct vt_model *model);
+void vt_json_owners(struct vt_json *json, const struct vt_model *model,
+		    const struct vt_writer_options *options);
 /* The member "owner" of a block. */
 void vt_json_owner(struct vt_json *json, const struct vt_model_owner *owner);
 

@@ -9,7 +9,9 @@ src_report_text_libtext_a_SOURCES = \
 	src/report/text/memory.c \
 	src/report/text/oom.c \
 	src/report/text/origin.c \
+	src/report/text/owner.c \
 	src/report/text/owners.c \
+	src/report/text/owners_by.c \
 	src/report/text/parts.c src/report/text/parts.h \
 	src/report/text/pinned.c \
 	src/report/text/recorder.c \

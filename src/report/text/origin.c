@@ -9,9 +9,7 @@
 
 enum { LABEL_COLUMNS = 12 };
 
-void vt_text_fact(struct vt_line *line,
-							     const char *label, const char *format,
-							     ...)
+void vt_text_fact(struct vt_line *line, const char *label, const char *format, ...)
 {
 	struct vt_str text = { 0 };
 	va_list args;
@@ -36,7 +34,7 @@ void vt_text_record(struct vt_line *line, const struct vt_model_record *record)
 		return;
 	vt_format_age(age, (double)record->age_ns / (double)VT_NS_PER_S);
 	vt_text_fact(line, "allocated", "%s ago by thread %d%s%.64s%s", age, (int)record->tid,
-		   named ? " (" : "", named ? record->thread : "", named ? ")" : "");
+		     named ? " (" : "", named ? record->thread : "", named ? ")" : "");
 }
 
 static void print_trace(struct vt_line *line, const struct vt_model *model,
@@ -88,5 +86,5 @@ void vt_text_origin(struct vt_line *line, const struct vt_model *model, size_t b
 		vt_text_fact(line, "backtrace", "none: nothing was recorded");
 	else
 		vt_text_fact(line, "backtrace", "none: nothing is recorded (%s: from now on)",
-			   line->hints->record);
+			     line->hints->record);
 }

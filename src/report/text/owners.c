@@ -38,7 +38,7 @@ static uint64_t all_bytes(const struct vt_model *model)
 
 static int words_columns(const struct vt_line *line)
 {
-	return line->columns >= 120 ? 32 : 28;
+	return line->columns >= 90 ? 31 : 27;
 }
 
 static void print_category(struct vt_line *line, const struct vt_model *model,
@@ -56,10 +56,41 @@ static void print_category(struct vt_line *line, const struct vt_model *model,
 	vt_line_cell(line, category == VT_CATEGORY_UNKNOWN ? VT_WARN : VT_PLAIN,
 		     vt_category_words(category), words_columns(line), VT_CUT_END);
 	if (*name) {
-		vt_line_add(line, VT_DIM, c->blocks > 1 ? "largest: " : "");
+		vt_line_add(line, VT_DIM, c->blocks > 1 ? " largest: " : " ");
 		vt_line_cell(line, VT_PLAIN, name, vt_line_room(line), VT_CUT_END);
 	}
 	vt_line_end(line);
+}
+
+/* What a library or a pool took has a category of its own. */
+static bool is_puzzling(enum vt_unowned why)
+{
+	return why != VT_UNOWNED_LIBRARY && why != VT_UNOWNED_GRAPH_POOL;
+}
+
+/* Of all categories: whose tensors have a known name may still be held from where nobody looked. */
+static void print_unowned(struct vt_line *line, const struct vt_model *model)
+{
+	struct vt_str text = { 0 };
+	char bytes[VT_NUM_MAX], count[VT_NUM_MAX];
+
+	for (size_t i = VT_OWNED + 1; i < VT_N_UNOWNED; i++) {
+		const struct vt_model_category *c = &model->owners.unowned[i];
+
+		if (c->blocks && is_puzzling((enum vt_unowned)i))
+			vt_str_addf(&text, "%s%s (%s block%s): %s",
+				    text.n ? "; " : "Without an owner: ",
+				    vt_format_size(bytes, c->bytes),
+				    vt_format_count(count, c->blocks), c->blocks == 1 ? "" : "s",
+				    vt_unowned_words((enum vt_unowned)i));
+	}
+	if (text.n) {
+		vt_str_add(&text, ".");
+		vt_line_pad(line, 2);
+		vt_line_wrap(line, VT_DIM, vt_str_get(&text), 2, 4);
+	}
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
 }
 
 static void print_categories(struct vt_line *line, const struct vt_model *model)
@@ -77,14 +108,17 @@ static void print_categories(struct vt_line *line, const struct vt_model *model)
 
 static void print_not_whole(struct vt_line *line, const struct vt_model *model)
 {
+	const char *why = vt_owners_bound_words(model->owners.bound);
+	struct vt_str text = { 0 };
+
 	if (model->owners.whole)
 		return;
+	vt_str_addf(&text, "Not all objects were read (%s): owners may be missing.",
+		    why ? why : "too many for the memory or the time");
 	vt_line_pad(line, 2);
-	vt_line_wrap(
-		line, VT_WARN,
-		"Not all objects were read (too many for the memory or the time): owners may be "
-		"missing.",
-		2, 2);
+	vt_line_wrap(line, VT_WARN, vt_str_get(&text), 2, 2);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
 }
 
 static void print_ran(struct vt_line *line, const struct vt_model *model)
@@ -179,14 +213,36 @@ static void print_owners(struct vt_line *line, const struct vt_model *model)
 	free(rows);
 }
 
-void vt_text_owners(struct vt_line *line, const struct vt_model *model, bool all)
+/* Who asks for something learns why there is none. */
+static void print_not_known(struct vt_line *line, const struct vt_model *model)
 {
-	if (model->owners.state != VT_OWNERS_READ || !all_bytes(model))
+	vt_text_title(line, NULL, "What the blocks in use are");
+	vt_line_pad(line, 2);
+	vt_line_addf(line, VT_WARN, "Not known: %s.",
+		     model->owners.state == VT_OWNERS_READ ?
+			     "no block is in use" :
+			     vt_owners_state_words(model->owners.state));
+	vt_line_end(line);
+}
+
+void vt_text_owners(struct vt_line *line, const struct vt_model *model,
+		    const struct vt_writer_options *options)
+{
+	if (model->owners.state != VT_OWNERS_READ || !all_bytes(model)) {
+		if (options->owner || options->owners_by_given)
+			print_not_known(line, model);
 		return;
-	print_categories(line, model);
+	}
+	if (options->owners_by_given && options->owners_by != VT_BY_CATEGORY)
+		vt_text_owners_by(line, model, options->owners_by);
+	else
+		print_categories(line, model);
+	print_unowned(line, model);
 	print_not_whole(line, model);
 	print_ran(line, model);
-	print_all_freed(line, model, all);
-	if (all)
+	print_all_freed(line, model, options->all_owners);
+	if (options->owner)
+		vt_text_owner(line, model, options->owner);
+	if (options->all_owners)
 		print_owners(line, model);
 }

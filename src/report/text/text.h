@@ -71,8 +71,12 @@ void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group
 /* PyTorch's pinned host memory; every block of it. */
 void vt_text_pinned(struct vt_line *line, const struct vt_model *model);
 void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model);
-/* What the blocks in use are; all: of every block. */
-void vt_text_owners(struct vt_line *line, const struct vt_model *model, bool all);
+/* What the blocks in use are: totals, of every block, or what is known of some. */
+void vt_text_owners(struct vt_line *line, const struct vt_model *model,
+		    const struct vt_writer_options *options);
+/* Totals by something else than category; all that is known of the blocks that match a pattern. */
+void vt_text_owners_by(struct vt_line *line, const struct vt_model *model, enum vt_owners_by by);
+void vt_text_owner(struct vt_line *line, const struct vt_model *model, const char *pattern);
 /* Where blocks were allocated; all: every site, with its backtraces. */
 void vt_text_sites(struct vt_line *line, const struct vt_model *model, bool all);
 
