@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/progress.h"
+#include "collect/outside.h"
 
 /* How long a second vramtap waits for the first one to finish. */
 #define LOCK_WAIT_NS (10 * VT_NS_PER_S)
@@ -42,6 +43,9 @@ static void begin_memory(struct vt_collect *c)
 	if (vt_collect_blocks_told(c))
 		vt_collect_recorded_after(c);
 	vt_collect_say_backend(c);
+	c->list_again = vt_collect_owners_move(c) && vt_outside_may_list_again(c);
+	if (c->list_again) /* the rest belongs to the list that will count */
+		return;
 	if (c->model->n_blocks)
 		vt_collect_recorded_join(c);
 	vt_collect_history_read(c);

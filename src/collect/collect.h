@@ -109,7 +109,12 @@ struct vt_collect {
 	bool torch_inherited;        /* the allocator is the parent's, copied by fork() */
 	struct vt_maps pinned_maps;  /* collect/pinned.c's own */
 	struct vt_stacks *stacks;    /* collect/stacks.c's own */
-	struct vt_collect_outside *outside;   /* collect/outside.c's own */
+	struct vt_collect_outside *outside; /* collect/outside.c's own */
+	/*
+	 * The blocks were listed inside; if that has changed by the stop, they are listed again
+	 * there, at the moment at which their owners are read.
+	 */
+	bool list_again;
 	struct vt_collect_history *history;   /* collect/history.c's own */
 	struct vt_collect_recorded *recorded; /* collect/recorded.c's own */
 	struct vt_collect_traces *traces;     /* collect/traces.c's own */
@@ -152,11 +157,11 @@ struct vt_layout_seen {
 struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model,
 				   struct vt_layout_seen *seen);
 
-/* The blocks were listed inside the process: none are read from outside. */
+/* The blocks were listed inside the process, and that is final: none are read from outside. */
 static inline bool vt_collect_blocks_told(const struct vt_collect *c)
 {
-	return c->model->torch_method == VT_METHOD_INSIDE ||
-	       c->model->torch_method == VT_METHOD_INTERPRETER;
+	return !c->list_again && (c->model->torch_method == VT_METHOD_INSIDE ||
+				  c->model->torch_method == VT_METHOD_INTERPRETER);
 }
 
 /* For options->moment: called wherever it may apply; the first call tells it. */
@@ -208,6 +213,8 @@ void vt_collect_history_deinit(struct vt_collect *c);
 void vt_collect_recorded_before(struct vt_collect *c);
 void vt_collect_recorded_listing(struct vt_collect *c, int device);
 void vt_collect_recorded_after(struct vt_collect *c);
+/* The listing that counts is the one inside, after all. */
+void vt_collect_recorded_inside(struct vt_collect *c);
 /* Once the blocks are known: matches records to them. */
 void vt_collect_recorded_join(struct vt_collect *c);
 void vt_collect_recorded_deinit(struct vt_collect *c);
@@ -264,6 +271,8 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method,
 /* collect/owners.c: before the blocks are listed; and when they are in the model. */
 void vt_collect_owners_begin(struct vt_collect *c);
 void vt_collect_owners_finish(struct vt_collect *c);
+/* The process ran when its owners were looked for: what was listed then may be gone at the stop. */
+bool vt_collect_owners_move(const struct vt_collect *c);
 void vt_collect_owners_deinit(struct vt_collect *c);
 
 /* ---- collect/context.c: what all stages use ---- */

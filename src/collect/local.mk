@@ -15,6 +15,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/origin_held.c src/collect/origin_held.h \
 	src/collect/origin_process.c \
 	src/collect/outside.c src/collect/outside.h \
+	src/collect/outside_again.c \
 	src/collect/outside_read.c \
 	src/collect/owners.c src/collect/owners.h \
 	src/collect/owners_native.c \

@@ -124,7 +124,8 @@ static void rehearse(struct vt_collect *c)
 
 	if (c->outside)
 		vt_collect_recorded_before(c);
-	for (int i = c->outside ? c->outside->n : 0; i-- > 0;)
+	/* What is listed again is in use: there is no quiet moment to be found. */
+	for (int i = c->outside && !c->list_again ? c->outside->n : 0; i-- > 0;)
 		vt_outside_rehearse(c, &c->outside->devices[i], i, start + REHEARSE_NS);
 	if (c->outside)
 		c->outside->ns += vt_now_ns() - start;
@@ -169,7 +170,8 @@ static void read_devices(struct vt_collect *c)
 	uint64_t start = vt_now_ns();
 	uint64_t deadline = start + (c->target.live ? READ_DEADLINE_NS : CORE_DEADLINE_NS);
 
-	if (vt_collect_blocks_told(c) || c->torch_inherited || !find_devices(c))
+	if (vt_collect_blocks_told(c) || c->torch_inherited ||
+	    (c->list_again && !vt_outside_has_changed(c)) || !find_devices(c))
 		return;
 	for (int i = 0; i < c->outside->n; i++) {
 		struct vt_outside_device *device = &c->outside->devices[i];
@@ -197,12 +199,7 @@ bool vt_collect_outside_is_read(const struct vt_collect *c)
 {
 	if (vt_collect_blocks_told(c) || c->torch_inherited || c->torch.backend != VT_TORCH_NATIVE)
 		return true;
-	if (!c->outside || !c->outside->read)
-		return false;
-	for (int i = 0; i < c->outside->n; i++)
-		if (c->outside->devices[i].unproven)
-			return false;
-	return true;
+	return c->outside && c->outside->read && !vt_outside_is_unproven(c);
 }
 
 /* One device after the other; each is exact, or not, on its own. */
@@ -260,11 +257,9 @@ static void compare_reserved(struct vt_collect *c, const struct vt_torch_device_
 			c->model->devices.data[i].memory_moved = !same;
 }
 
-static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
+static void finish_walks(struct vt_collect *c, struct vt_outside_sink *sink)
 {
-	struct vt_torch_device_result results[VT_TORCH_MAX_DEVICES];
 	uint64_t deadline_ns = vt_now_ns() + c->options->budget_ns;
-	struct vt_model *model = c->model;
 
 	for (int i = 0; i < c->outside->n; i++) {
 		struct vt_outside_device *device = &c->outside->devices[i];
@@ -279,7 +274,16 @@ static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 			/* A refused walk may have asked for room that it did not fill. */
 			sink->n = before + device->result.blocks;
 		}
-		results[i] = device->result;
+	}
+}
+
+static void take(struct vt_collect *c, struct vt_outside_sink *sink)
+{
+	struct vt_torch_device_result results[VT_TORCH_MAX_DEVICES];
+	struct vt_model *model = c->model;
+
+	for (int i = 0; i < c->outside->n; i++) {
+		results[i] = c->outside->devices[i].result;
 		compare_reserved(c, &results[i]);
 	}
 	model->blocks = sink->records;
@@ -296,25 +300,47 @@ static void finish(struct vt_collect *c, struct vt_outside_sink *sink)
 	say_consistency(model, VT_CONSISTENT_REPEATED, "the last two passes agree");
 }
 
-static void finish_devices(struct vt_collect *c)
+static void list_blocks(struct vt_collect *c)
 {
 	struct vt_outside_sink sink;
 	uint64_t start = vt_now_ns();
 
-	if (vt_collect_blocks_told(c) || c->torch_inherited)
-		return;
 	vt_outside_sink_init(&sink);
 	if (c->options->touch == VT_TOUCH_NOTHING)
 		vt_progress("waiting for a moment when the allocator does not change");
 	if (!c->outside || !c->outside->read)
 		settle(c, &sink);
+	if (!c->outside || !c->outside->read)
+		return;
+	finish_walks(c, &sink);
+	take(c, &sink);
+	c->model->timing.walk_ms = (double)(c->outside->ns + vt_now_ns() - start) / VT_NS_PER_MS;
+}
+
+/* What was listed inside counts, unless the later list is as good. */
+static void list_blocks_again(struct vt_collect *c)
+{
+	struct vt_outside_sink sink;
+
+	vt_outside_sink_init(&sink);
+	if (c->outside && c->outside->read && !vt_outside_is_unproven(c)) {
+		finish_walks(c, &sink);
+		if (vt_outside_is_exact(c)) {
+			vt_outside_forget_inside(c->model);
+			take(c, &sink);
+			c->list_again = false;
+			return;
+		}
+	}
+	free(sink.records);
+	c->list_again = false;
+	vt_collect_recorded_inside(c);
+}
+
+static void release(struct vt_collect *c)
+{
 	if (!c->outside)
 		return;
-	if (c->outside->read) {
-		finish(c, &sink);
-		c->model->timing.walk_ms =
-			(double)(c->outside->ns + vt_now_ns() - start) / VT_NS_PER_MS;
-	}
 	if (c->outside->chunk)
 		munmap(c->outside->chunk, VT_OUTSIDE_CHUNK);
 	for (int i = 0; i < VT_TORCH_MAX_DEVICES; i++)
@@ -323,6 +349,15 @@ static void finish_devices(struct vt_collect *c)
 			       c->outside->devices[i].scratch.size);
 	free(c->outside);
 	c->outside = NULL;
+}
+
+static void finish_devices(struct vt_collect *c)
+{
+	if (c->list_again)
+		list_blocks_again(c);
+	else if (!vt_collect_blocks_told(c) && !c->torch_inherited)
+		list_blocks(c);
+	release(c);
 }
 
 /* ---- at the stop ---- */

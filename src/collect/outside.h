@@ -58,6 +58,23 @@ bool vt_outside_make_scratch(struct vt_outside_device *device, int64_t n_blocks)
 void vt_outside_read(struct vt_collect *c, struct vt_outside_device *device, int ordinal,
 		     uint64_t deadline_ns);
 
+/* ---- collect/outside_again.c: blocks that were listed inside before ---- */
+
+/* They were listed under the lock: what is listed later can only be newer. */
+bool vt_outside_may_list_again(const struct vt_collect *c);
+
+/* Whether any allocator has allocated, freed, reserved or released anything since. */
+bool vt_outside_has_changed(const struct vt_collect *c);
+
+/* Some device was read while part of the process ran, and nothing proves that it is one moment. */
+bool vt_outside_is_unproven(const struct vt_collect *c);
+
+/* Each list, which is finished, is complete; no thread was in the middle of a change. */
+bool vt_outside_is_exact(const struct vt_collect *c);
+
+/* The blocks that were listed inside leave the model. */
+void vt_outside_forget_inside(struct vt_model *model);
+
 /* ---- collect/passes.c ---- */
 
 /* Before the stop: tries to find a moment when the device is not in use, and reads it then. */

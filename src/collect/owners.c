@@ -37,6 +37,7 @@ struct vt_collect_owners {
 	struct vt_owners owners;
 	struct vt_owners_input input;
 	VT_VEC(struct vt_owners_block) blocks;
+	bool running;  /* at the begin */
 	bool explored; /* owners has a graph */
 	bool touched;  /* the graph was made of a part only */
 	bool copied;   /* the pages were copied while the process stood still */
@@ -141,8 +142,14 @@ void vt_collect_owners_begin(struct vt_collect *c)
 		.max_nodes = (size_t)(part / BYTES_A_NODE),
 		.max_edges = (size_t)(part / BYTES_AN_EDGE),
 	};
-	if (is_running(c))
+	c->owners->running = is_running(c);
+	if (c->owners->running)
 		explore_live(c);
+}
+
+bool vt_collect_owners_move(const struct vt_collect *c)
+{
+	return c->owners && c->owners->running;
 }
 
 /*

@@ -35,6 +35,7 @@ struct vt_collect_recorded {
 	struct vt_recorder_pass before, after;
 	bool have_before, have_after;
 	uint64_t listed_ns[VT_TORCH_MAX_DEVICES], after_ns;
+	uint64_t inside_ns; /* the listing inside */
 	struct vt_recorder_driver_pass driver;
 	struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS];
 	size_t n_ooms;
@@ -107,6 +108,19 @@ void vt_collect_recorded_before(struct vt_collect *c)
 	vt_error_destroy(err);
 	for (int i = 0; i < VT_TORCH_MAX_DEVICES; i++)
 		r->listed_ns[i] = target_now(r);
+	if (!r->inside_ns)
+		r->inside_ns = r->listed_ns[0];
+}
+
+void vt_collect_recorded_inside(struct vt_collect *c)
+{
+	struct vt_collect_recorded *r = find_recorder(c);
+
+	if (!r)
+		return;
+	r->have_before = false; /* what was read since is no longer from before the listing */
+	for (int i = 0; i < VT_TORCH_MAX_DEVICES; i++)
+		r->listed_ns[i] = r->inside_ns;
 }
 
 void vt_collect_recorded_listing(struct vt_collect *c, int device)

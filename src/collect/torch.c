@@ -220,7 +220,8 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method,
 {
 	size_t first = 0;
 
-	say_what_the_table_says(c);
+	if (!c->list_again) /* else it is known */
+		say_what_the_table_says(c);
 	for (size_t i = 0; i < n; i++) {
 		const struct vt_torch_device_result *r = &results[i];
 		struct vt_model_allocator *allocator = vt_vec_append(&c->model->allocators);
