@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/room.h"
@@ -30,7 +31,8 @@ enum {
 #define EXPLORE_NS (10 * VT_NS_PER_S)
 /* While the process stands still: what the copy leaves of the first, but at least the second. */
 #define STOP_NS (20 * VT_NS_PER_MS)
-#define TOUCH_NS (4 * VT_NS_PER_MS)
+#define TOUCH_NS (6 * VT_NS_PER_MS)
+#define TOUCH_STACKS_NS (2 * VT_NS_PER_MS) /* of these */
 
 struct vt_collect_owners {
 	struct vt_pages pages;
@@ -174,6 +176,20 @@ static bool prepare(struct vt_collect *c)
 	return c->owners;
 }
 
+/* Threads that ran have changed their states and stacks: what is new is reached from there. */
+static void touch(struct vt_collect *c, uint64_t deadline_ns)
+{
+	struct vt_owners *owners = &c->owners->owners;
+	VT_FREE struct vt_owners_stack *stacks =
+		calloc(c->stop.session.threads.n + 1, sizeof(*stacks));
+
+	vt_owners_touch_frames(owners, deadline_ns - TOUCH_STACKS_NS);
+	if (stacks && owners->tensors.layout.known)
+		vt_owners_touch_stacks(owners, stacks, vt_collect_owners_stacks(c, stacks),
+				       deadline_ns);
+	c->owners->touched = true;
+}
+
 static void copy(struct vt_collect *c)
 {
 	uint64_t start = vt_now_ns();
@@ -188,14 +204,12 @@ static void copy(struct vt_collect *c)
 	err = vt_pages_copy_again(&c->owners->pages);
 	c->owners->copied = !err;
 	vt_error_destroy(err);
-	/* Threads that ran have changed their states, where the walk began. */
+	/* The walk began at the states of threads. */
 	if (c->owners->copied && c->stop.stands &&
 	    vt_pages_first_changed(&c->owners->pages, FIRST_PAGES)) {
 		uint64_t now = vt_now_ns(), end = start + STOP_NS;
 
-		vt_owners_touch_frames(&c->owners->owners,
-				       end > now + TOUCH_NS ? end : now + TOUCH_NS);
-		c->owners->touched = true;
+		touch(c, end > now + TOUCH_NS ? end : now + TOUCH_NS);
 	}
 }
 

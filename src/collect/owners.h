@@ -6,9 +6,16 @@
 #include "collect/collect.h"
 
 struct vt_owners;
+struct vt_owners_stack;
 
 /* collect/owners_native.c: names what only C++ holds, where it is known how. */
 void vt_collect_owners_native(struct vt_collect *c, struct vt_owners *owners);
+
+/*
+ * The stacks as they are at the stop, or were; without one, of the threads that sleep. stacks has
+ * room for all threads of the stop. Returns how many.
+ */
+size_t vt_collect_owners_stacks(struct vt_collect *c, struct vt_owners_stack *stacks);
 
 /* collect/owners_unseen.c: searches all memory for who holds the rest: some seconds. */
 void vt_collect_owners_unseen(struct vt_collect *c);

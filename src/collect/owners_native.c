@@ -59,8 +59,7 @@ static void name_workspaces(struct vt_collect *c)
 	}
 }
 
-/* The stacks as they were at the stop; without one, of the threads that sleep. */
-static size_t list_stacks(struct vt_collect *c, struct vt_owners_stack *stacks)
+size_t vt_collect_owners_stacks(struct vt_collect *c, struct vt_owners_stack *stacks)
 {
 	size_t n = 0;
 
@@ -120,7 +119,7 @@ static void name_native(struct vt_collect *c, struct vt_owners *owners)
 		return;
 
 	VT_ERROR struct vt_error *err = vt_owners_find_native(
-		owners, stacks, list_stacks(c, stacks), blocks, n, found, &n_found);
+		owners, stacks, vt_collect_owners_stacks(c, stacks), blocks, n, found, &n_found);
 
 	for (size_t i = 0; i < n_found && !err; i++)
 		name_found(c, &found[i]);

@@ -168,12 +168,78 @@ void vt_owners_explore_again(struct vt_owners *o, const struct vt_owners_input *
 	explore_all(o);
 }
 
+/* The most urgent come first. */
+enum urgency {
+	URGENT_NATIVE, /* PyTorch's: a graph of autograd is as deep as the model, but has few nodes */
+	URGENT_DATA,
+	URGENT_CODE, /* functions, classes, modules: there are many, and hardly any are new */
+	N_URGENCIES,
+};
+
+struct queue {
+	VT_VEC(uint32_t) nodes;
+	size_t done;
+};
+
 /* Nodes that wait, each once. */
 struct frontier {
 	struct vt_owners *o;
-	VT_VEC(uint32_t) nodes;
+	struct queue queues[N_URGENCIES];
 	VT_VEC(uint8_t) seen; /* by node */
 };
+
+static enum urgency urgency_of(const struct vt_graph *graph, const struct vt_graph_edge *edge)
+{
+	switch ((enum vt_node_kind)graph->nodes.data[edge->to].kind) {
+	case VT_NODE_TENSOR:
+	case VT_NODE_STORAGE:
+	case VT_NODE_META:
+	case VT_NODE_GRAD_FN:
+		return URGENT_NATIVE;
+	default:
+		break;
+	}
+	switch ((enum vt_edge_kind)edge->kind) {
+	case VT_EDGE_GLOBALS:
+	case VT_EDGE_CODE:
+	case VT_EDGE_FUNCTION:
+	case VT_EDGE_TYPE:
+	case VT_EDGE_BASES:
+	case VT_EDGE_DEFAULTS:
+		return URGENT_CODE;
+	default:
+		return URGENT_DATA;
+	}
+}
+
+static bool add_node(struct frontier *f, enum urgency urgency, uint32_t node)
+{
+	uint32_t *added = vt_vec_append(&f->queues[urgency].nodes);
+
+	if (added)
+		*added = node;
+	return added;
+}
+
+static bool next_node(struct frontier *f, uint32_t *node)
+{
+	for (size_t i = 0; i < N_URGENCIES; i++) {
+		struct queue *queue = &f->queues[i];
+
+		if (queue->done == queue->nodes.n)
+			continue;
+		*node = queue->nodes.data[queue->done++];
+		return true;
+	}
+	return false;
+}
+
+static void frontier_deinit(struct frontier *f)
+{
+	for (size_t i = 0; i < N_URGENCIES; i++)
+		vt_vec_deinit(&f->queues[i].nodes);
+	vt_vec_deinit(&f->seen);
+}
 
 static bool add_ends(struct frontier *f, uint32_t node, bool frames_only)
 {
@@ -187,41 +253,70 @@ static bool add_ends(struct frontier *f, uint32_t node, bool frames_only)
 	f->seen.n = graph->nodes.n;
 	for (uint32_t i = 0; i < n->n_edges; i++) {
 		const struct vt_graph_edge *edge = &graph->edges.data[n->first_edge + i];
-		uint32_t *added;
 
 		if (f->seen.data[edge->to] || (frames_only && edge->kind != VT_EDGE_THREAD))
 			continue;
 		f->seen.data[edge->to] = 1;
-		added = vt_vec_append(&f->nodes);
-		if (!added)
+		if (!add_node(f, urgency_of(graph, edge), edge->to))
 			return false;
-		*added = edge->to;
 	}
 	return true;
 }
 
+struct addresses {
+	VT_VEC(uint64_t) at;
+};
+
+/* The tensors of the graph: they may have got gradients, and other nodes of autograd. */
+static void list_tensors(const struct vt_graph *graph, struct addresses *tensors)
+{
+	for (size_t i = 0; i < graph->nodes.n; i++) {
+		uint64_t *added = graph->nodes.data[i].kind == VT_NODE_TENSOR ?
+					  vt_vec_append(&tensors->at) :
+					  NULL;
+
+		if (added)
+			*added = graph->nodes.data[i].addr;
+	}
+}
+
+/* One that is no tensor any more has no edges. */
+static void add_tensors(struct frontier *f, const struct addresses *tensors)
+{
+	for (size_t i = 0; i < tensors->at.n; i++) {
+		uint32_t node = vt_graph_node(&f->o->graph, tensors->at.data[i], VT_NODE_TENSOR);
+
+		if (node != VT_GRAPH_NONE)
+			add_node(f, URGENT_NATIVE, node);
+	}
+}
+
 void vt_owners_touch_frames(struct vt_owners *o, uint64_t deadline_ns)
 {
+	struct addresses tensors = { 0 };
 	struct frontier f = { .o = o };
+	uint32_t node;
 
 	vt_error_destroy(vt_python_capture(o->heap.py, &o->pages->src));
+	list_tensors(&o->graph, &tensors);
 	vt_graph_clear(&o->graph);
 	vt_pyheap_forget(&o->heap);
 	o->root = vt_graph_node(&o->graph, ROOT_ADDRESS, VT_NODE_ROOT);
 	explore_node(o, o->root);
 	vt_graph_flush(&o->graph);
+	add_tensors(&f, &tensors);
 	if (add_ends(&f, o->root, true)) {
-		for (size_t i = 0; i < f.nodes.n && !o->graph.full; i++) {
+		for (size_t i = 0; !o->graph.full && next_node(&f, &node); i++) {
 			if (i % CLOCK_OFTEN == 0 && vt_now_ns() > deadline_ns)
 				break;
-			explore_node(o, f.nodes.data[i]);
+			explore_node(o, node);
 			vt_graph_flush(&o->graph);
-			if (!add_ends(&f, f.nodes.data[i], false))
+			if (!add_ends(&f, node, false))
 				break;
 		}
 	}
-	vt_vec_deinit(&f.nodes);
-	vt_vec_deinit(&f.seen);
+	vt_vec_deinit(&tensors.at);
+	frontier_deinit(&f);
 }
 
 void vt_owners_deinit(struct vt_owners *o)

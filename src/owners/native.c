@@ -43,6 +43,7 @@ struct finder {
 	struct vt_map wanted; /* address of a block → index in found + 1, 0: not found */
 	struct vt_map seen;   /* chunk → how far it may lead, at most */
 	VT_VEC(struct piece) pieces;
+	const struct vt_map_entry *map; /* the last one that an object was looked for in */
 	uint64_t words, deadline_ns;
 	struct vt_owners_found *found;
 	size_t n_found;
@@ -129,11 +130,29 @@ static void take_chunk(struct finder *f, uint64_t word, const struct piece *from
 	}
 }
 
+/*
+ * Most words of a stack that are addresses lead back to code, whose pages are not to be read.
+ * Memory of malloc() may have become accessible since the maps were read.
+ */
+static bool may_be_object(struct finder *f, uint64_t word)
+{
+	if (word < VT_HEAP_PAGE || word & 7 || word >> 47)
+		return false;
+	if (!f->map || word < f->map->start || word >= f->map->end) {
+		const struct vt_map_entry *map = vt_maps_find(f->o->rtti.maps, word);
+
+		if (!map || (map->flags && !(map->flags & VT_MAP_WRITE)))
+			return false;
+		f->map = map;
+	}
+	return true;
+}
+
 static void take_word(struct finder *f, uint64_t word, const struct piece *from)
 {
 	enum vt_node_kind kind;
 
-	if (word < VT_HEAP_PAGE || word & 7 || word >> 47)
+	if (!may_be_object(f, word))
 		return;
 	if (vt_tensors_kind(&f->o->tensors, word, &kind))
 		take_tensor(f, word, from);
@@ -161,7 +180,7 @@ static void search_from(struct finder *f, const struct piece *first)
 
 static void search_stacks(struct finder *f, const struct vt_owners_stack *stacks, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && vt_now_ns() < f->deadline_ns; i++) {
 		uint64_t bytes = stacks[i].end - stacks[i].sp;
 		struct piece piece = {
 			.addr = stacks[i].sp & ~UINT64_C(7),
@@ -195,6 +214,22 @@ static void search_wrappers(struct finder *f)
 	}
 }
 
+static void finder_deinit(struct finder *f)
+{
+	vt_map_deinit(&f->wanted);
+	vt_map_deinit(&f->seen);
+	vt_vec_deinit(&f->pieces);
+}
+
+void vt_owners_touch_stacks(struct vt_owners *o, const struct vt_owners_stack *stacks,
+			    size_t n_stacks, uint64_t deadline_ns)
+{
+	struct finder f = { .o = o, .deadline_ns = deadline_ns };
+
+	search_stacks(&f, stacks, n_stacks);
+	finder_deinit(&f);
+}
+
 struct vt_error *vt_owners_find_native(struct vt_owners *o, const struct vt_owners_stack *stacks,
 				       size_t n_stacks, const uint64_t *blocks, size_t n,
 				       struct vt_owners_found *found, size_t *n_found)
@@ -213,8 +248,6 @@ struct vt_error *vt_owners_find_native(struct vt_owners *o, const struct vt_owne
 		search_stacks(&f, stacks, n_stacks);
 		*n_found = f.n_found;
 	}
-	vt_map_deinit(&f.wanted);
-	vt_map_deinit(&f.seen);
-	vt_vec_deinit(&f.pieces);
+	finder_deinit(&f);
 	return ok ? NULL : &vt_enomem;
 }

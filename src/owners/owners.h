@@ -141,6 +141,13 @@ struct vt_error *vt_owners_find_native(struct vt_owners *o, const struct vt_owne
 				       size_t n_stacks, const uint64_t *blocks, size_t n,
 				       struct vt_owners_found *found, size_t *n_found);
 
+/*
+ * While the process stands still, after vt_owners_touch_frames(): reads what these stacks refer
+ * to, so that vt_owners_find_native() sees it as it was.
+ */
+void vt_owners_touch_stacks(struct vt_owners *o, const struct vt_owners_stack *stacks,
+			    size_t n_stacks, uint64_t deadline_ns);
+
 /* Fills the model's owners from what was thought; strings go to arena. False: out of memory. */
 bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
 		    struct vt_arena *arena, struct vt_model_owners *owners);
