@@ -2,8 +2,8 @@
 /*
  * Blocks that were listed inside, of a process that runs. Its owners are read at the stop; what was
  * allocated or freed since has none, or another one. So the allocator is read again then, if it has
- * changed. A thread that was stopped in the middle of an allocation holds the lock: then the earlier
- * list, which was made under the lock, counts.
+ * changed. A thread that was stopped in the middle of an allocation holds the lock: then the
+ * earlier list, which was made under the lock, counts.
  */
 #include <string.h>
 

@@ -325,8 +325,12 @@ static void say_why(struct vt_model_owners *owners)
 /* Whether the copy differs from what the graph was made of. */
 static void explore_if_changed(struct vt_collect *c)
 {
-	if ((c->owners->copied && vt_pages_have_changed(&c->owners->pages, vt_readers_useful())) ||
-	    c->owners->touched)
+	bool changed = c->owners->copied &&
+		       vt_pages_have_changed(&c->owners->pages, vt_readers_useful());
+
+	if (changed)
+		vt_pages_moment_is_over(&c->owners->pages);
+	if (changed || c->owners->touched)
 		explore(c);
 }
 

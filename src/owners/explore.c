@@ -81,6 +81,19 @@ static void explore_node(struct vt_owners *o, uint32_t node)
 	}
 }
 
+/* The root is made of many objects, and those that come and go are not among them. */
+static void explore_at_moment(struct vt_owners *o, uint32_t node)
+{
+	if (!o->pages->over || node == o->root) {
+		explore_node(o, node);
+		return;
+	}
+	vt_pages_watch_later(o->pages);
+	explore_node(o, node);
+	if (o->pages->later)
+		o->graph.nodes.data[node].flags |= VT_NODE_LATER;
+}
+
 static void explore_from(struct vt_owners *o, size_t first)
 {
 	for (size_t i = first; !o->graph.full && vt_graph_has(&o->graph, i); i++) {
@@ -88,7 +101,7 @@ static void explore_from(struct vt_owners *o, size_t first)
 			o->late = o->graph.full = true;
 		if (i + AHEAD < o->graph.nodes.n)
 			vt_pages_prefetch(o->pages, o->graph.nodes.data[i + AHEAD].addr);
-		explore_node(o, (uint32_t)i);
+		explore_at_moment(o, (uint32_t)i);
 	}
 	vt_graph_flush(&o->graph);
 }
@@ -138,6 +151,8 @@ static void explore_all(struct vt_owners *o)
 	o->n_seen = o->graph.nodes.n;
 	o->lists = vt_pyheap_collectable(&o->heap, MAX_COLLECTABLE, add_collectable, o);
 	explore_from(o, o->n_seen);
+	if (o->pages->over)
+		vt_graph_discount_later(&o->graph);
 }
 
 struct vt_error *vt_owners_explore(struct vt_owners *o, const struct vt_owners_input *input)
@@ -170,7 +185,8 @@ void vt_owners_explore_again(struct vt_owners *o, const struct vt_owners_input *
 
 /* The most urgent come first. */
 enum urgency {
-	URGENT_NATIVE, /* PyTorch's: a graph of autograd is as deep as the model, but has few nodes */
+	/* PyTorch's: a graph of autograd is as deep as the model, but has few nodes */
+	URGENT_NATIVE,
 	URGENT_DATA,
 	URGENT_CODE, /* functions, classes, modules: there are many, and hardly any are new */
 	N_URGENCIES,

@@ -94,7 +94,9 @@ static bool tell(struct freeing *f, uint32_t node, const char *name, struct vt_m
 {
 	const struct vt_retained *r = f->retained;
 	struct vt_model_freed *freed = vt_vec_append(&owners->freed);
-	uint64_t count = node < f->o->graph.nodes.n ? vt_owners_count(f->o, node) : UINT64_MAX;
+	const struct vt_graph_node *n = node < f->o->graph.nodes.n ? &f->o->graph.nodes.data[node] :
+								     NULL;
+	uint64_t count = n ? vt_owners_count(f->o, node) : UINT64_MAX;
 
 	if (!freed)
 		return false;
@@ -104,11 +106,9 @@ static bool tell(struct freeing *f, uint32_t node, const char *name, struct vt_m
 		.blocks = r->blocks[node],
 		.category = r->activations[node] > r->bytes[node] / 2 ? VT_CATEGORY_ACTIVATION :
 									VT_CATEGORY_UNKNOWN,
-		.certain = !r->doubtful[node] &&
-			   (count == UINT64_MAX || count == f->o->graph.nodes.data[node].found),
-		.items = node < f->o->graph.nodes.n && is_container(f->o, node) ?
-				 f->o->graph.nodes.data[node].n_edges :
-				 0,
+		.certain = !r->doubtful[node] && !(n && n->flags & VT_NODE_LATER) &&
+			   (count == UINT64_MAX || count == n->found),
+		.items = n && is_container(f->o, node) ? n->n_edges : 0,
 	};
 	return true;
 }

@@ -27,7 +27,7 @@ static void count_inner(struct rest *r)
 	for (size_t i = 0; i < graph->nodes.n; i++) {
 		const struct vt_graph_node *n = &graph->nodes.data[i];
 
-		if (is_reached(r->o, (uint32_t)i))
+		if (is_reached(r->o, (uint32_t)i) || n->flags & VT_NODE_LATER)
 			continue;
 		for (uint32_t e = 0; e < n->n_edges; e++) {
 			const struct vt_graph_edge *edge = &graph->edges.data[n->first_edge + e];
@@ -66,6 +66,8 @@ static bool is_held(struct rest *r, uint32_t node)
 {
 	uint64_t count = vt_owners_count(r->o, node);
 
+	if (r->o->graph.nodes.data[node].flags & VT_NODE_LATER)
+		return true;
 	return count != UINT64_MAX && count > r->inner[node];
 }
 

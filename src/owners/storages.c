@@ -79,6 +79,10 @@ static void prove(struct matching *m, struct vt_owned_storage *storage, uint32_t
 {
 	uint64_t count = vt_owners_count(m->o, node), found = m->o->graph.nodes.data[node].found;
 
+	if (m->o->graph.nodes.data[node].flags & VT_NODE_LATER) {
+		storage->certain = false;
+		return;
+	}
 	if (count == UINT64_MAX || count == found)
 		return;
 	storage->certain = false;

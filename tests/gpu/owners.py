@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The owners that vramtap names on a real GPU, against programs that know them (owners_target.py). Of the bytes in use 98 % must have
 a category, and of those that the truth knows 95 % the right name; nothing may be wrong that is called certain. Failures are listed."""
+import collections
 import contextlib
 import concurrent.futures
 import json
@@ -76,6 +77,30 @@ def one(*args):
         is_right(" ".join(args), data, wall, text, told(program))
 
 
+def running(mode, reports=12):
+    """A loop that runs on: what stays is named as ever, and what comes and goes has an owner, too, as it is all of one moment."""
+    with Program(mode, "run") as program:
+        all_read = [report_json(program.pid, expect=(COMPLETE, PARTIAL)) for _ in range(reports)]
+        truth = told(program)
+    truth["blocks"] = None  # of a later moment
+    results = [judge(data, truth) for data in all_read]
+    unknown = sorted(100 * (1 - result.told / result.in_use) for result in results)
+    stopped = sorted(data["timing"]["stopped_ms"] for data in all_read)
+    print(f"  FIGURE owners of a running {mode}: bytes without an owner in {reports} reports: median {unknown[reports // 2]:.2f} %, most "
+          f"{unknown[-1]:.2f} %; stopped: median {stopped[reports // 2]:.1f} ms, most {stopped[-1]:.1f} ms; listed "
+          f"{collections.Counter(data['pytorch']['allocators'][0]['method'] for data in all_read)}")
+    for title in ("wrong", "lies", "facts"):
+        show(title, [line for result in results for line in getattr(result, title)])
+    show("categories", [str({c["category"]: c["bytes"] for c in data["owners"]["categories"]}) for data in all_read])
+    for result in results:
+        result.facts = [fact for fact in result.facts if "requires_grad None" not in fact]  # not known is no lie, where it runs
+        unforeseen = result.unforeseen()
+        equal([line for line in unforeseen if line in result.lies or line in result.facts], [], "what is wrong and called certain")
+        check(100 * result.category >= CATEGORY * result.known, "too few categories are right", result.wrong)
+        check(100 * result.named >= NAME * result.known, "too few names are right", result.wrong)
+    check(unknown[reports // 2] <= 5, "too much has no owner", unknown)
+
+
 STATES = ("forward", "loss", "backward", "step", "between")
 
 
@@ -107,6 +132,14 @@ def two(mode, states=("loss", "between")):
 
 def test_owners_plain():
     each("plain")
+
+
+def test_owners_running():
+    running("plain")
+
+
+def test_owners_running_gpt2():
+    running("gpt2")
 
 
 def test_owners_gpt2():

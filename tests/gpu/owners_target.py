@@ -3,7 +3,8 @@
 
 usage: owners_target.py MODE [STATE [RANK STORE]]
 
-  plain, gpt2 STATE       a training step with AdamW; STATE: forward, loss, backward, step or between. gpt2 is that of transformers
+  plain, gpt2 STATE       a training step with AdamW; STATE: forward, loss, backward, step or between. gpt2 is that of transformers.
+                          run: it goes on and on, and the truth is what stays
   ddp, fsdp, fsdp1 STATE  the same as two ranks; plain, and from FSDP's second and first kind
   graph                   a CUDA graph that was captured
   compile STATE           torch.compile(mode="reduce-overhead"), which captures CUDA graphs
@@ -13,8 +14,11 @@ usage: owners_target.py MODE [STATE [RANK STORE]]
 
 All models are small, random, and made from a configuration. Says "ready" when the state is reached, or "skip" and why; on a line of
 standard input writes the truth to the file of that name."""
+import itertools
 import os
+import queue
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "targets"))
 import owners_planted as planted  # noqa: E402
@@ -137,6 +141,19 @@ def layers_of(module):
     return next(part for part in module.modules() if isinstance(part, nn.ModuleList) and len(part) == LAYERS)
 
 
+def run(net):
+    """Goes on until it is asked, between two steps."""
+    asked = queue.SimpleQueue()
+    threading.Thread(target=lambda: [asked.put(line.strip()) for line in sys.stdin], daemon=True).start()
+    print("ready", flush=True)
+    for step in itertools.count():
+        train_step(net, data[step % len(data)])
+        if not asked.empty():
+            optimizer.zero_grad()
+            planted.tell(asked.get(), list_training)
+            print("ok", flush=True)
+
+
 def train(net):
     """Some steps, then the one that stops."""
     if MODE != "compile":  # which would compile hooks, too
@@ -148,6 +165,8 @@ def train(net):
     for step in range(STEPS_BEFORE + 1):
         STEP[0] = step
         history.append(train_step(net, data[step]))
+    if STATE == "run":
+        run(net)
     stop_in("between")
     raise SystemExit(f"there is no state {STATE}")
 

@@ -217,3 +217,23 @@ void vt_graph_edge(struct vt_graph *graph, enum vt_edge_kind kind, uint64_t numb
 	else
 		add_edge(graph, &new);
 }
+
+static void discount(struct vt_graph *graph, const struct vt_graph_node *from)
+{
+	for (uint32_t i = 0; i < from->n_edges; i++) {
+		const struct vt_graph_edge *edge = &graph->edges.data[from->first_edge + i];
+		struct vt_graph_node *to = &graph->nodes.data[edge->to];
+
+		if (!uncounted[edge->kind] && to->found && to->found != UINT32_MAX)
+			to->found--;
+	}
+}
+
+void vt_graph_discount_later(struct vt_graph *graph)
+{
+	vt_graph_flush(graph);
+	for (size_t i = 0; i < graph->nodes.n; i++) {
+		if (graph->nodes.data[i].flags & VT_NODE_LATER)
+			discount(graph, &graph->nodes.data[i]);
+	}
+}

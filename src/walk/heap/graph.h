@@ -110,6 +110,8 @@ enum {
 	VT_NODE_EXPLORED = 1 << 0,
 	VT_NODE_COLLECTABLE = 1 << 1, /* it is in one of the collector's lists */
 	VT_NODE_CUT = 1 << 2,         /* not all of its references could be read */
+	/* read when the moment of the others was over: it proves nothing, nor do its references */
+	VT_NODE_LATER = 1 << 3,
 };
 
 struct vt_graph_edge {
@@ -172,6 +174,9 @@ void vt_graph_edge(struct vt_graph *graph, enum vt_edge_kind kind, uint64_t numb
  * cache: it is made three times as fast. Until they are flushed, these edges and nodes are missing.
  */
 void vt_graph_flush(struct vt_graph *graph);
+
+/* Of all nodes that are marked as later, none of the references is counted any more. */
+void vt_graph_discount_later(struct vt_graph *graph);
 
 /* Whether there is a node with this number. Flushes where it matters. */
 static inline bool vt_graph_has(struct vt_graph *graph, size_t node)

@@ -23,6 +23,7 @@ enum page_state {
 	PAGE_AHEAD, /* read, but nobody asked for it yet */
 	PAGE_ASKED, /* somebody asked for it */
 	PAGE_LATE,  /* read after vt_pages_copy_again() */
+	PAGE_AFTER, /* the same, after vt_pages_moment_is_over() */
 	PAGE_BAD,   /* cannot be read; it has no slot */
 };
 
@@ -171,7 +172,7 @@ static bool ask(struct vt_pages *pages, struct vt_heap_page *page)
 		page->state = PAGE_BAD;
 		return false;
 	}
-	page->state = pages->copied ? PAGE_LATE : PAGE_ASKED;
+	page->state = pages->over ? PAGE_AFTER : pages->copied ? PAGE_LATE : PAGE_ASKED;
 	pages->n_late += pages->copied;
 	return true;
 }
@@ -186,9 +187,15 @@ const uint8_t *vt_pages_page(struct vt_pages *pages, uint64_t number)
 		return NULL;
 	if (page->state == PAGE_AHEAD && !ask(pages, page))
 		return NULL;
+	pages->later |= page->state == PAGE_AFTER;
 	pages->last = number;
 	pages->last_data = data_of(pages, page);
 	return pages->last_data;
+}
+
+void vt_pages_moment_is_over(struct vt_pages *pages)
+{
+	pages->over = true;
 }
 
 void vt_pages_prefetch(const struct vt_pages *pages, uint64_t addr)
@@ -291,7 +298,7 @@ static void drop(struct vt_pages *pages, struct vt_heap_page *page)
 
 static bool is_copied(const struct vt_heap_page *page)
 {
-	return page->state == PAGE_ASKED || page->state == PAGE_LATE;
+	return page->state == PAGE_ASKED || page->state == PAGE_LATE || page->state == PAGE_AFTER;
 }
 
 /* Pages in the order of slots: neighbours that were read together lie together, here and there. */

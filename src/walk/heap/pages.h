@@ -36,7 +36,9 @@ struct vt_pages {
 	const uint8_t *last_data;  /* what the fast path below uses */
 	size_t n_late;             /* pages read after vt_pages_copy_again() */
 	bool copied;               /* vt_pages_copy_again() was called */
-	bool full;                 /* max_pages were reached: reads of other pages fail */
+	bool over;                 /* vt_pages_moment_is_over() was */
+	bool later; /* a page from after it was used; whoever asks sets it to false */
+	bool full;  /* max_pages were reached: reads of other pages fail */
 	bool vanished, compared, changed; /* private, for vt_pages_have_changed() */
 };
 
@@ -72,6 +74,19 @@ struct vt_error *vt_pages_copy_again(struct vt_pages *pages);
  * again; threads: besides the caller's.
  */
 bool vt_pages_have_changed(struct vt_pages *pages, unsigned int threads);
+
+/*
+ * What is read from now on is of a later moment than the copy; pages->later tells whether it was
+ * used.
+ */
+void vt_pages_moment_is_over(struct vt_pages *pages);
+
+/* From here on pages->later is true if a page from after the moment is used. */
+static inline void vt_pages_watch_later(struct vt_pages *pages)
+{
+	pages->later = false;
+	pages->last = UINT64_MAX; /* the fast way to the last page does not look at its state */
+}
 
 /*
  * Fetches what is at addr into the processor's cache, if the page is there: an object that is known
