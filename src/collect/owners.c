@@ -24,6 +24,7 @@ enum {
 	PARTS = 8,
 	FIRST_PAGES = 512,
 	MANY_PAGES = 2048, /* 8 MiB: about a millisecond for one thread */
+	REHEARSALS = 4,
 };
 
 #define LEAST_ROOM (UINT64_C(64) << 20) /* with less nothing is begun */
@@ -32,6 +33,7 @@ enum {
 /* While the process stands still: what the copy leaves of the first, but at least the second. */
 #define STOP_NS (20 * VT_NS_PER_MS)
 #define TOUCH_NS (6 * VT_NS_PER_MS)
+#define REHEARSE_NS (8 * VT_NS_PER_MS)     /* each */
 #define TOUCH_STACKS_NS (2 * VT_NS_PER_MS) /* of these */
 
 struct vt_collect_owners {
@@ -154,23 +156,6 @@ bool vt_collect_owners_move(const struct vt_collect *c)
 	return c->owners && c->owners->running;
 }
 
-/*
- * In a process that is stuck it comes after the listing: that changes some pages, as a thread is
- * borrowed for it.
- */
-static void rehearse(struct vt_collect *c)
-{
-	if (!c->owners)
-		return;
-	if (!c->owners->explored)
-		explore_live(c);
-	if (!c->target.live || c->owners->pages.n_pages < MANY_PAGES)
-		return;
-	vt_pages_remember(&c->owners->pages, vt_readers_useful());
-	/* Threads that copy with us while it stands still. */
-	vt_live_read_together(c->target.live, vt_readers_useful());
-}
-
 static bool prepare(struct vt_collect *c)
 {
 	return c->owners;
@@ -190,10 +175,53 @@ static void touch(struct vt_collect *c, uint64_t deadline_ns)
 	c->owners->touched = true;
 }
 
+/* False: nothing has changed where the walk began, at the states of threads. */
+static bool copy_again(struct vt_collect *c)
+{
+	struct vt_error *err = vt_pages_copy_again(&c->owners->pages);
+
+	c->owners->copied = !err;
+	vt_error_destroy(err);
+	return c->owners->copied && vt_pages_first_changed(&c->owners->pages, FIRST_PAGES);
+}
+
+/*
+ * A program does the same again and again, and so do the allocators of its memory: what is new lies
+ * mostly where something new has been before. After some looks at different moments, the copy has
+ * most of the pages that the stop needs.
+ */
+static void rehearse_touching(struct vt_collect *c)
+{
+	for (int i = 0; i < REHEARSALS && copy_again(c); i++) {
+		vt_owners_touch_frames(&c->owners->owners, vt_now_ns() + REHEARSE_NS);
+		c->owners->touched = true;
+	}
+}
+
+/*
+ * In a process that is stuck it comes after the listing: that changes some pages, as a thread is
+ * borrowed for it.
+ */
+static void rehearse(struct vt_collect *c)
+{
+	if (!c->owners)
+		return;
+	if (!c->owners->explored)
+		explore_live(c);
+	if (!c->target.live || c->options->touch == VT_TOUCH_NOTHING || !c->owners->explored)
+		return;
+	if (c->owners->pages.n_pages >= MANY_PAGES) {
+		vt_pages_remember(&c->owners->pages, vt_readers_useful());
+		/* Threads that copy with us while it stands still. */
+		vt_live_read_together(c->target.live, vt_readers_useful());
+	}
+	if (c->owners->running)
+		rehearse_touching(c);
+}
+
 static void copy(struct vt_collect *c)
 {
 	uint64_t start = vt_now_ns();
-	struct vt_error *err;
 
 	if (!c->owners)
 		return;
@@ -201,12 +229,7 @@ static void copy(struct vt_collect *c)
 		explore(c); /* a core, or a process that may not be stopped */
 	if (!c->owners->explored || !c->target.live)
 		return;
-	err = vt_pages_copy_again(&c->owners->pages);
-	c->owners->copied = !err;
-	vt_error_destroy(err);
-	/* The walk began at the states of threads. */
-	if (c->owners->copied && c->stop.stands &&
-	    vt_pages_first_changed(&c->owners->pages, FIRST_PAGES)) {
+	if (copy_again(c) && c->stop.stands) {
 		uint64_t now = vt_now_ns(), end = start + STOP_NS;
 
 		touch(c, end > now + TOUCH_NS ? end : now + TOUCH_NS);

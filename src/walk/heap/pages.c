@@ -130,7 +130,11 @@ static bool read_pages(struct vt_pages *pages, uint64_t first, uint64_t n)
 	    vt_mem_read(pages->under, first << VT_HEAP_PAGE_SHIFT, data, n * VT_HEAP_PAGE))
 		return false;
 	for (uint64_t i = 0; i < n; i++)
-		add(pages, first + i, (uint32_t)pages->n_slots++, PAGE_AHEAD);
+		add(pages, first + i, (uint32_t)pages->n_slots++,
+		    pages->over   ? PAGE_AFTER :
+		    pages->copied ? PAGE_LATE :
+				    PAGE_AHEAD);
+	pages->n_late += pages->copied ? n : 0;
 	return true;
 }
 
@@ -153,8 +157,8 @@ static struct vt_heap_page *read_new(struct vt_pages *pages, uint64_t number)
 		pages->full = true;
 		return NULL;
 	}
-	/* Once they were copied, each page is from another moment, so none is read ahead. */
-	if (pages->copied || !read_run(pages, number)) {
+	/* Once the moment is over, each page is from another one, so none is read ahead. */
+	if (pages->over || !read_run(pages, number)) {
 		if (!read_pages(pages, number, 1))
 			return add(pages, number, 0, PAGE_BAD);
 	}

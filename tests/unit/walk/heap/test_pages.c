@@ -241,18 +241,41 @@ static void a_change_of_pages_that_nobody_asked_for_is_none(void **state)
 	tell((struct order){ SET, 200, 0, 1 });
 	succeed(vt_pages_copy_again(&pages));
 	assert_false(vt_pages_have_changed(&pages, 1));
-	/* They are read late, and not as they were when they were read ahead. */
+	/* They are read late, and not as they were when they were read ahead; so is a run. */
 	assert_int_equal(pages.n_late, 0);
 	assert_int_equal(word(81, 0), 1);
 	assert_int_equal(word(200, 0), 1);
 	assert_int_equal(word(201, 0), made(201, 0));
-	assert_int_equal(pages.n_late, 3);
+	assert_int_equal(pages.n_late, 1 + 8);
 	assert_false(vt_pages_have_changed(&pages, 1));
 	/* Next time they are pages like others. */
 	tell((struct order){ SET, 201, 0, 1 });
 	succeed(vt_pages_copy_again(&pages));
 	assert_true(vt_pages_have_changed(&pages, 1));
 	assert_int_equal(word(201, 0), 1);
+}
+
+static void what_is_read_after_the_moment_is_told(void **state)
+{
+	(void)state;
+	word(80, 0);
+	succeed(vt_pages_copy_again(&pages));
+	word(120, 0);
+	vt_pages_moment_is_over(&pages);
+	vt_pages_watch_later(&pages);
+	word(80, 8);
+	word(120, 8);
+	assert_false(pages.later);
+	word(160, 0);
+	assert_true(pages.later);
+	vt_pages_watch_later(&pages);
+	word(80, 0);
+	assert_false(pages.later);
+	/* Not only the first time, and what lies beside it was not read with it. */
+	word(160, 8);
+	assert_true(pages.later);
+	tell((struct order){ SET, 161, 0, 1 });
+	assert_int_equal(word(161, 0), 1);
 }
 
 static void a_page_that_vanished_is_missing_and_the_others_are_copied(void **state)
@@ -373,6 +396,7 @@ int main(void)
 		TEST(the_copy_has_what_the_process_changed),
 		TEST(a_change_of_any_bit_shows),
 		TEST(a_change_of_pages_that_nobody_asked_for_is_none),
+		TEST(what_is_read_after_the_moment_is_told),
 		TEST(a_page_that_vanished_is_missing_and_the_others_are_copied),
 		TEST(a_process_that_ended_is_an_error),
 		TEST(pages_over_the_bound_are_not_read),
