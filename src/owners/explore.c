@@ -14,6 +14,7 @@ enum {
 	CLOCK_EVERY = 4096, /* nodes from one look at the clock to the next */
 	MAX_SAMPLES = 4096,
 	MAX_COLLECTABLE = 50000000,
+	MAX_YOUNG = 4096,
 };
 
 struct samples {
@@ -307,6 +308,15 @@ static void add_tensors(struct frontier *f, const struct addresses *tensors)
 	}
 }
 
+static void add_young(void *arg, uint64_t object)
+{
+	struct frontier *f = arg;
+	uint32_t node = vt_graph_node(&f->o->graph, object, VT_NODE_PYTHON);
+
+	if (node != VT_GRAPH_NONE)
+		add_node(f, URGENT_DATA, node);
+}
+
 void vt_owners_touch_frames(struct vt_owners *o, uint64_t deadline_ns)
 {
 	struct addresses tensors = { 0 };
@@ -322,9 +332,13 @@ void vt_owners_touch_frames(struct vt_owners *o, uint64_t deadline_ns)
 	vt_graph_flush(&o->graph);
 	add_tensors(&f, &tensors);
 	if (add_ends(&f, o->root, true)) {
+		/* The youngest generation is the collector's first list. */
+		vt_pyheap_collectable(&o->heap, MAX_YOUNG, add_young, &f);
 		for (size_t i = 0; !o->graph.full && next_node(&f, &node); i++) {
 			if (i % CLOCK_OFTEN == 0 && vt_now_ns() > deadline_ns)
 				break;
+			if (o->graph.nodes.data[node].flags & VT_NODE_EXPLORED)
+				continue;
 			explore_node(o, node);
 			vt_graph_flush(&o->graph);
 			if (!add_ends(&f, node, false))
