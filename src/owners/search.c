@@ -73,7 +73,18 @@ static const uint32_t costs[VT_N_EDGE_KINDS] = {
 #define RING (1U << 20) /* more than the dearest edge */
 _Static_assert(RING > (unsigned int)VT_COST_GARBAGE, "the ring is longer than the dearest edge");
 
-/* The parts of a module are its shortest names. */
+/* A variable of a loop over the parameters is no name for one, if its module has one. */
+#define COST_LOOSE_PARAMETER 40
+
+static uint32_t variable_cost(const struct vt_owners *o, const struct vt_graph_edge *edge)
+{
+	const struct vt_pyheap_class *cls = vt_owners_class(o, edge->to);
+
+	return costs[edge->kind] +
+	       (cls && cls->is & VT_PYHEAP_IS_PARAMETER ? COST_LOOSE_PARAMETER : 0);
+}
+
+/* The parts of a module are its shortest names, and an optimizer's state is its own. */
 uint32_t vt_owners_edge_cost(const struct vt_owners *o, uint32_t from,
 			     const struct vt_graph_edge *edge)
 {
@@ -81,12 +92,16 @@ uint32_t vt_owners_edge_cost(const struct vt_owners *o, uint32_t from,
 	case VT_ROLE_MODULES:
 	case VT_ROLE_PARAMETERS:
 	case VT_ROLE_BUFFERS:
+	case VT_ROLE_STATE:
+	case VT_ROLE_STATE_OF:
 		return edge->kind == VT_EDGE_VALUE ? 1 : costs[edge->kind];
+	case VT_ROLE_GLOBALS:
+		return variable_cost(o, edge);
 	case VT_ROLE_MODULE:
 	case VT_ROLE_MODULE_ATTRIBUTES:
 		break;
 	default:
-		return costs[edge->kind];
+		return edge->kind == VT_EDGE_LOCAL ? variable_cost(o, edge) : costs[edge->kind];
 	}
 	switch ((enum vt_role)o->graph.nodes.data[edge->to].role) {
 	case VT_ROLE_MODULES:
