@@ -200,31 +200,68 @@ static void learn_meta(struct learning *l)
 	}
 }
 
+/* grad_accumulator_ and fw_grad_ lie between: two words each where nodes are shared. */
+static uint32_t hooks_behind(uint32_t grad_fn, bool shared)
+{
+	return grad_fn + (shared ? 48 : 32);
+}
+
+/* Metas that have the flags without or with a pointer before them, if their hooks are there. */
+struct flag_votes {
+	size_t without, with;
+};
+
 /*
  * hooks_ and cpp_hooks_list_ (40 bytes), since 2.1 post_acc_grad_hooks_, then requires_grad_,
  * retains_grad_ and is_view_, a byte each. A leaf has this only because it needs a gradient, or is
  * a view.
  */
+static struct flag_votes count_flags(struct learning *l, uint32_t hooks)
+{
+	struct flag_votes votes = { 0 };
+
+	for (size_t i = 0; l->t->layout.meta_grad && hooks && i < l->metas.n; i++) {
+		uint64_t first = l->metas.data[i] + hooks + 40;
+		uint64_t word = vt_pages_u64(l->t->pages, first);
+		uint64_t next = vt_pages_u64(l->t->pages, first + 8);
+		const uint64_t flags = UINT64_C(0xfefefe), any = UINT64_C(0x010101);
+
+		votes.without += !(word & flags) && word & any;
+		votes.with += (!word || (word > UINT32_MAX && !(word & 7))) && !(next & flags) &&
+			      next & any;
+	}
+	return votes;
+}
+
 static void learn_flags(struct learning *l)
 {
 	struct vt_tensors_layout *layout = &l->t->layout;
 	uint32_t first = layout->meta_hooks + 40;
-	size_t without = 0, with = 0;
+	struct flag_votes votes = count_flags(l, layout->meta_hooks);
 
-	for (size_t i = 0; layout->meta_grad && layout->meta_hooks && i < l->metas.n; i++) {
-		uint64_t word = vt_pages_u64(l->t->pages, l->metas.data[i] + first);
-		uint64_t next = vt_pages_u64(l->t->pages, l->metas.data[i] + first + 8);
-		const uint64_t flags = UINT64_C(0xfefefe), any = UINT64_C(0x010101);
-
-		without += !(word & flags) && word & any;
-		with += (!word || (word > UINT32_MAX && !(word & 7))) && !(next & flags) &&
-			next & any;
-	}
-	if (!enough(with, with + without) && !enough(without, with + without))
+	if (!enough(votes.with, votes.with + votes.without) &&
+	    !enough(votes.without, votes.with + votes.without))
 		return;
-	layout->flag_first = without > with;
-	layout->meta_post_hooks = without > with ? 0 : first;
-	layout->meta_requires_grad = without > with ? first : first + 8;
+	layout->flag_first = votes.without > votes.with;
+	layout->meta_post_hooks = layout->flag_first ? 0 : first;
+	layout->meta_requires_grad = layout->flag_first ? first : first + 8;
+}
+
+/*
+ * Without any node (between two steps of a training), the metas show which kind of pointers lead to
+ * nodes: only one puts the flags where they are. PyTorch 2.10 changed the Python object before
+ * 2.13 changed these.
+ */
+static bool guess_shared(struct learning *l)
+{
+	uint32_t fn = l->t->layout.meta_grad_fn;
+	struct flag_votes one = count_flags(l, fn ? hooks_behind(fn, true) : 0);
+	struct flag_votes other = count_flags(l, fn ? hooks_behind(fn, false) : 0);
+	size_t shared = one.with + one.without, intrusive = other.with + other.without;
+
+	if (enough(shared, shared + intrusive))
+		return true;
+	return !enough(intrusive, shared + intrusive) && l->t->layout.tagged_pyobj;
 }
 
 /* Nodes of the graphs of the samples, breadth first. */
@@ -294,7 +331,7 @@ static void learn_nodes(struct learning *l)
 	/* std::enable_shared_from_this begins with a pointer to the object itself. */
 	for (size_t i = 0; i < l->nodes.n; i++)
 		shared += vt_pages_u64(l->t->pages, l->nodes.data[i] + 8) == l->nodes.data[i];
-	layout->node_shared = l->nodes.n ? enough(shared, l->nodes.n) : layout->tagged_pyobj;
+	layout->node_shared = l->nodes.n ? enough(shared, l->nodes.n) : guess_shared(l);
 	for (size_t k = 0; k < N_NODE_WAYS; k++) {
 		if (node_ways[k].shared == layout->node_shared && !way)
 			way = &node_ways[k];
@@ -328,8 +365,7 @@ static void learn_nodes(struct learning *l)
 	else if (all)
 		l->t->why = "what is saved for a backward pass is not where it is known to be";
 	layout->meta_accumulator = layout->meta_grad_fn + (layout->node_shared ? 16 : 8);
-	/* grad_accumulator_ and fw_grad_ lie between: two words each where they are shared. */
-	layout->meta_hooks = layout->meta_grad_fn + (layout->node_shared ? 48 : 32);
+	layout->meta_hooks = hooks_behind(layout->meta_grad_fn, layout->node_shared);
 }
 
 void vt_tensors_init(struct vt_tensors *tensors, struct vt_pages *pages, struct vt_graph *graph,
