@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The owners of programs as people run them (tests/gpu/owners.py has them for a GPU), here on the simulated device: a training step
-inside backward(), and two ranks of DistributedDataParallel and of both kinds of FSDP."""
+inside backward(), a training that runs on, and two ranks of DistributedDataParallel and of both kinds of FSDP."""
 import os
 import sys
 
@@ -26,6 +26,10 @@ def run(test):
 
 def test_inside_backward():
     run(lambda: owners.one("plain", "backward"))
+
+
+def test_running():
+    run(lambda: owners.running("plain", reports=6, most_unknown=25))  # of a busy machine, whose stops are short of time
 
 
 def test_data_parallel():
