@@ -6,6 +6,7 @@ helper_sources = \
 	helper/flight.c \
 	helper/load.c \
 	helper/main.c \
+	helper/map.c \
 	helper/mem.c \
 	helper/python.c \
 	helper/torch.c \
@@ -17,6 +18,7 @@ helper_sources = \
 	src/walk/torch/walk_sort.c
 helper_headers = \
 	helper/context.h \
+	helper/map.h \
 	helper/ops.h \
 	helper/python.h \
 	include/vramtap/freestanding.h \

@@ -12,6 +12,7 @@
  */
 #include "vramtap/freestanding.h"
 
+#include "map.h"
 #include "ops.h"
 #include "walk/torch/torch.h"
 #include "walk/torch/abi.h"
@@ -27,11 +28,8 @@
 #define EBUSY_ 16
 
 /* From linux/mman.h and linux/fcntl.h; the C library's counterparts are not available here. */
-#define PROT_READ_WRITE 3
-#define MAP_PRIVATE_ANONYMOUS 0x22
 #define MAP_POPULATE_ 0x8000
 #define MADV_POPULATE_WRITE_ 23 /* Linux 5.14 */
-#define MADV_DONTFORK_ 10
 #define OPEN_READ_CLOEXEC 02000000
 #define AT_CWD (-100)
 
@@ -64,26 +62,6 @@ struct op {
 };
 
 typedef int mutex_fn(void *mutex);
-
-/* ---- memory of our own ---- */
-
-/* A child that the process forks during this does not inherit it. */
-static void *map_memory(uint64_t size, long flags)
-{
-	long p = vt_sys6(SYS_mmap, 0, (long)size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS | flags,
-			 -1, 0);
-
-	if (p < 0 && p > -4096)
-		return NULL;
-	vt_sys4(SYS_madvise, p, (long)size, MADV_DONTFORK_, 0);
-	return (void *)p;
-}
-
-static void unmap_memory(void *p, uint64_t size)
-{
-	if (p)
-		vt_sys2(SYS_munmap, (long)p, (long)size);
-}
 
 /* ---- what may be touched ---- */
 
@@ -341,8 +319,8 @@ static int make_scratch(struct op *op, uint64_t n_blocks)
 	size = vt_torch_scratch_size(n_blocks);
 	if (op->scratch.base && op->scratch.size >= size)
 		return 1;
-	unmap_memory(op->scratch.base, op->scratch.size);
-	op->scratch.base = map_memory(size, MAP_POPULATE_);
+	vt_helper_unmap(op->scratch.base, op->scratch.size);
+	op->scratch.base = vt_helper_map(size, MAP_POPULATE_);
 	op->scratch.size = op->scratch.base ? size : 0;
 	return op->scratch.base != NULL;
 }
@@ -491,14 +469,14 @@ uint32_t vt_helper_op_torch_walk(struct vt_helper_shared *shared, void *room, ui
 		vt_helper_say_why(shared, "no allocator or no blocks asked for", NULL);
 		return VT_HELPER_BAD_ARGS;
 	}
-	op.pointers.ranges = map_memory(RANGES_MAX * sizeof(struct range) + TEXT_SIZE, 0);
+	op.pointers.ranges = vt_helper_map(RANGES_MAX * sizeof(struct range) + TEXT_SIZE, 0);
 	if (!op.pointers.ranges) {
 		vt_helper_say_why(shared, "the target has no memory left for the walk", NULL);
 		return VT_HELPER_FAILED;
 	}
 	op.pointers.text = (char *)(op.pointers.ranges + RANGES_MAX);
 	status = walk_all(&op, room_size);
-	unmap_memory(op.scratch.base, op.scratch.size);
-	unmap_memory(op.pointers.ranges, RANGES_MAX * sizeof(struct range) + TEXT_SIZE);
+	vt_helper_unmap(op.scratch.base, op.scratch.size);
+	vt_helper_unmap(op.pointers.ranges, RANGES_MAX * sizeof(struct range) + TEXT_SIZE);
 	return status;
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The helper's operations, compiled like any program (and so with the sanitizers), in a process of their own.
 unit_tests += tests/unit/helper/test_helper_ops
-tests_unit_helper_test_helper_ops_SOURCES = tests/unit/helper/test_helper_ops.c $(torch_image) helper/torch.c helper/cuda.c helper/why.c
+tests_unit_helper_test_helper_ops_SOURCES = tests/unit/helper/test_helper_ops.c $(torch_image) helper/torch.c helper/cuda.c helper/map.c helper/why.c
 tests_unit_helper_test_helper_ops_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper $(VT_CUDA_CPPFLAGS)
 tests_unit_helper_test_helper_ops_LDADD = $(vt_walk) $(unit_libs)
 tests_unit_helper_test_helper_ops_LDFLAGS = -pthread
