@@ -40,11 +40,29 @@ int vt_py_is_text(struct vt_py *py, struct object *object, const char *text)
 	return 0;
 }
 
+struct object *vt_py_type(struct vt_py *py, struct object *object)
+{
+	struct object *type = VT_PY(py, PyObject_Type, of_one_fn)(object);
+
+	vt_py_drop(py, type); /* the object has it */
+	return type;
+}
+
+struct object *vt_py_find(struct vt_py *py, struct object *dict, const char *name)
+{
+	struct object *key, *value, *text = (struct object *)py->args.imports.PyUnicode_Type;
+	long at = 0;
+
+	while (VT_PY(py, PyDict_Next, next_fn)(dict, &at, &key, &value))
+		if (vt_py_type(py, key) == text && vt_py_is_text(py, key, name))
+			return value;
+	return NULL;
+}
+
 struct object *vt_py_module(struct vt_py *py, const char *name)
 {
 	struct object *modules = VT_PY(py, PyImport_GetModuleDict, object_fn)();
-	struct object *module =
-		modules ? VT_PY(py, PyDict_GetItemString, of_text_fn)(modules, name) : NULL;
+	struct object *module = modules ? vt_py_find(py, modules, name) : NULL;
 
 	return module ? VT_PY(py, PyModule_GetDict, of_one_fn)(module) : NULL;
 }
@@ -53,7 +71,7 @@ struct object *vt_py_module(struct vt_py *py, const char *name)
 
 struct object *vt_py_function(struct vt_py *py, struct object *module, const char *name, int *flags)
 {
-	struct object *found = VT_PY(py, PyDict_GetItemString, of_text_fn)(module, name);
+	struct object *found = vt_py_find(py, module, name);
 
 	*flags = found ? VT_PY(py, PyCFunction_GetFlags, int_of_object_fn)(found) : -1;
 	if (*flags < 0)

@@ -36,6 +36,8 @@ typedef struct object *vt_py_new_fn(long size);
 typedef int vt_py_set_fn(struct object *object, long index, struct object *item);
 typedef const char *vt_py_text_fn(struct object *object);
 typedef struct object *vt_py_make_text_fn(const char *text);
+typedef int vt_py_next_fn(struct object *dict, long *at, struct object **key,
+			  struct object **value);
 
 struct vt_py {
 	struct vt_helper_shared *shared;
@@ -49,6 +51,14 @@ uint32_t vt_py_fail(struct vt_py *py, const char *why);
 
 void vt_py_drop(struct vt_py *py, struct object *object); /* NULL is fine */
 int vt_py_is_text(struct vt_py *py, struct object *object, const char *text);
+
+struct object *vt_py_type(struct vt_py *py, struct object *object); /* borrowed */
+
+/*
+ * What a dictionary has for a name, or NULL. Every key is looked at, as a look-up would call
+ * __eq__() of a key that has the same hash.
+ */
+struct object *vt_py_find(struct vt_py *py, struct object *dict, const char *name);
 
 /* The dictionary of an imported module, or NULL. */
 struct object *vt_py_module(struct vt_py *py, const char *name);

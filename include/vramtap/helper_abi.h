@@ -19,7 +19,7 @@
 #include "vramtap/torch.h"
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
-#define VT_HELPER_ABI 4
+#define VT_HELPER_ABI 5
 /* of the memory file the library is loaded from, + "-" + build id */
 #define VT_HELPER_FILE_NAME "vramtap-helper"
 
@@ -73,7 +73,10 @@ struct vt_helper_imports {
 	uint64_t cudaRuntimeGetVersion;
 };
 
-/* The same for the interpreter; the names are CPython's own, of 3.10 to 3.14. All are needed. */
+/*
+ * The same for the interpreter; the names are CPython's own, of 3.10 to 3.14. All are needed.
+ * PyUnicode_Type is a type, not a function.
+ */
 #define VT_PYTHON_IMPORTS(X)       \
 	X(PyBool_FromLong)         \
 	X(PyBytes_AsString)        \
@@ -81,6 +84,7 @@ struct vt_helper_imports {
 	X(PyCFunction_GetFlags)    \
 	X(PyDict_GetItemString)    \
 	X(PyDict_GetItemWithError) \
+	X(PyDict_Next)             \
 	X(PyErr_Clear)             \
 	X(PyErr_Occurred)          \
 	X(PyGC_Disable)            \
@@ -95,11 +99,13 @@ struct vt_helper_imports {
 	X(PyModule_GetDict)        \
 	X(PyObject_CallObject)     \
 	X(PyObject_IsTrue)         \
+	X(PyObject_Type)           \
 	X(PyTuple_GetItem)         \
 	X(PyTuple_New)             \
 	X(PyTuple_SetItem)         \
 	X(PyUnicode_AsUTF8)        \
 	X(PyUnicode_FromString)    \
+	X(PyUnicode_Type)          \
 	X(Py_DecRef)               \
 	X(Py_IncRef)               \
 	X(Py_IsFinalizing)         \
