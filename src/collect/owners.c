@@ -40,7 +40,7 @@ struct vt_collect_owners {
 	struct vt_pages pages;
 	struct vt_owners owners;
 	struct vt_owners_input input;
-	VT_VEC(struct vt_owners_block) blocks;
+	struct vt_owners_blocks blocks;
 	bool running;  /* at the begin */
 	bool explored; /* owners has a graph */
 	bool touched;  /* the graph was made of a part only */
@@ -244,35 +244,6 @@ const struct vt_participant vt_stop_owners = {
 	.copy = copy,
 };
 
-static int by_address(const void *a, const void *b)
-{
-	const struct vt_owners_block *x = a, *y = b;
-
-	return (x->addr > y->addr) - (x->addr < y->addr);
-}
-
-static bool list_blocks(struct vt_collect *c)
-{
-	struct vt_collect_owners *own = c->owners;
-
-	for (size_t i = 0; i < c->model->n_blocks; i++) {
-		const struct vt_block_rec *b = &c->model->blocks[i];
-		struct vt_owners_block *block;
-
-		if (b->state != VT_BLOCK_ALLOCATED)
-			continue;
-		block = vt_vec_append(&own->blocks);
-		if (!block)
-			return false;
-		*block = (struct vt_owners_block){ b->addr, b->size, (uint32_t)i };
-	}
-	if (own->blocks.n)
-		qsort(own->blocks.data, own->blocks.n, sizeof(*own->blocks.data), by_address);
-	own->input.blocks = own->blocks.data;
-	own->input.n_blocks = own->blocks.n;
-	return true;
-}
-
 static int by_block(const void *a, const void *b)
 {
 	const struct vt_model_owner *x = a, *y = b;
@@ -361,8 +332,10 @@ static struct vt_error *think(struct vt_collect *c)
 {
 	struct vt_collect_owners *own = c->owners;
 
-	if (!list_blocks(c))
+	if (!vt_owners_blocks_list(&own->blocks, c->model))
 		return &vt_enomem;
+	own->input.blocks = own->blocks.list.data;
+	own->input.n_blocks = own->blocks.list.n;
 	VT_TRY(vt_owners_think(&own->owners, &own->input));
 	if (!vt_owners_tell(&own->owners, &own->input, &c->model->arena, &c->model->owners) ||
 	    !add_missing(c))
@@ -422,7 +395,7 @@ void vt_collect_owners_deinit(struct vt_collect *c)
 	if (c->owners->explored)
 		vt_owners_deinit(&c->owners->owners);
 	vt_pages_deinit(&c->owners->pages);
-	vt_vec_deinit(&c->owners->blocks);
+	vt_vec_deinit(&c->owners->blocks.list);
 	free(c->owners);
 	c->owners = NULL;
 }

@@ -4,9 +4,16 @@
 #define VT_COLLECT_OWNERS_H
 
 #include "collect/collect.h"
+#include "owners/owners.h"
 
-struct vt_owners;
 struct vt_owners_stack;
+
+struct vt_owners_blocks {
+	VT_VEC(struct vt_owners_block) list;
+};
+
+/* collect/owners_blocks.c: the blocks in use, by address. False: out of memory. */
+bool vt_owners_blocks_list(struct vt_owners_blocks *blocks, const struct vt_model *model);
 
 /* collect/owners_native.c: names what only C++ holds, where it is known how. */
 void vt_collect_owners_native(struct vt_collect *c, struct vt_owners *owners);
