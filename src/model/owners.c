@@ -39,6 +39,8 @@ static const struct {
 	[VT_BOUND_OBJECTS] = { "objects", "no memory was left for more objects" },
 	[VT_BOUND_MEMORY] = { "memory", "no memory was left for more pages" },
 	[VT_BOUND_TIME] = { "time", "the time was over" },
+	[VT_BOUND_ASKED] = { "asked",
+			     "the process was asked, for variables, modules and optimizers" },
 };
 
 static const struct {

@@ -52,6 +52,7 @@ enum vt_owners_bound {
 	VT_BOUND_OBJECTS, /* there is no room for more objects, or references between them */
 	VT_BOUND_MEMORY,  /* there is no room for more of the process's memory */
 	VT_BOUND_TIME,
+	VT_BOUND_ASKED, /* the process was asked, and not all kinds of references can be */
 	VT_N_OWNERS_BOUNDS
 };
 
@@ -74,7 +75,7 @@ struct vt_model_owner {
 	bool certain;
 	uint32_t n_tensors, n_storages;
 	uint32_t unexplained;   /* references that nobody was found for */
-	uint64_t storage_bytes; /* of all storages in it */
+	uint64_t storage_bytes; /* of all storages in it; 0 unknown */
 	uint64_t used_bytes;    /* of them, what its tensors can see */
 	/* "" unknown: */
 	const char *name; /* "model.layers[3].mlp.up_proj.weight", "saved by MulBackward0 ← loss" */
@@ -83,7 +84,7 @@ struct vt_model_owner {
 	const char *type;     /* class of what holds it: "Parameter", "list", "DynamicCache" */
 	const char *dtype;    /* of its largest tensor; ours */
 	const char *shape;    /* of the same, "(1024, 4096)"; ours */
-	bool has_grad_fn;
+	int has_grad_fn;      /* of the same: 1 yes, 0 no, -1 unknown */
 	/* Only where they were asked for (vt_collect_options.holders): */
 	const char *const *holders; /* names of others that hold it directly, the best first */
 	uint32_t n_holders;         /* how many names */
@@ -123,6 +124,8 @@ struct vt_model_owners {
 	size_t n_objects, n_tensors, n_references; /* what was read */
 	/* the process ran while it was looked at: blocks that came or went may have no owner */
 	bool ran;
+	/* the process was asked: references were not counted, no owner is certain */
+	bool asked;
 	bool whole; /* the graph is complete: no bound was reached, nothing was unreadable */
 	enum vt_owners_bound bound; /* the one that was reached */
 	/* filled by account: */

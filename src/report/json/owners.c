@@ -92,6 +92,7 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model,
 		vt_json_bool(json, "whole", owners->whole);
 		vt_json_text(json, "bound", vt_owners_bound_code(owners->bound));
 		vt_json_bool(json, "ran", owners->ran);
+		vt_json_bool(json, "asked", owners->asked);
 		vt_json_uint(json, "objects", owners->n_objects);
 		vt_json_uint(json, "references", owners->n_references);
 		vt_json_uint(json, "tensors", owners->n_tensors);
@@ -122,6 +123,15 @@ static void write_holders(struct vt_json *json, const struct vt_model_owner *own
 	}
 }
 
+/* Null if it is negative: unknown. */
+static void write_perhaps(struct vt_json *json, const char *key, int truth)
+{
+	if (truth < 0)
+		vt_json_null(json, key);
+	else
+		vt_json_bool(json, key, truth);
+}
+
 void vt_json_owner(struct vt_json *json, const struct vt_model_owner *owner)
 {
 	vt_json_object_line(json, "owner");
@@ -134,18 +144,18 @@ void vt_json_owner(struct vt_json *json, const struct vt_model_owner *owner)
 		vt_json_name(json, "variable", owner->variable);
 		vt_json_name(json, "module", owner->module);
 		vt_json_name(json, "type", owner->type);
-		vt_json_uint(json, "storage_bytes", owner->storage_bytes);
-		vt_json_uint(json, "used_bytes", owner->used_bytes);
+		if (owner->storage_bytes) {
+			vt_json_uint(json, "storage_bytes", owner->storage_bytes);
+			vt_json_uint(json, "used_bytes", owner->used_bytes);
+		}
 		vt_json_uint(json, "storages", owner->n_storages);
 		vt_json_uint(json, "tensors", owner->n_tensors);
-		vt_json_uint(json, "unexplained_references", owner->unexplained);
+		if (owner->storage_bytes)
+			vt_json_uint(json, "unexplained_references", owner->unexplained);
 		vt_json_name(json, "dtype", owner->dtype);
 		vt_json_name(json, "shape", owner->shape);
-		if (owner->requires_grad >= 0)
-			vt_json_bool(json, "requires_grad", owner->requires_grad);
-		else
-			vt_json_null(json, "requires_grad");
-		vt_json_bool(json, "has_grad_fn", owner->has_grad_fn);
+		write_perhaps(json, "requires_grad", owner->requires_grad);
+		write_perhaps(json, "has_grad_fn", owner->has_grad_fn);
 		write_holders(json, owner);
 	}
 	vt_json_end_object(json);
@@ -222,6 +232,7 @@ void vt_json_in_owners(struct vt_json_in *in, json_t *root, struct vt_model_owne
 	owners->bound = (enum vt_owners_bound)word_or_none(in, from, "bound", bound_name,
 							   VT_N_OWNERS_BOUNDS);
 	vt_json_in_bool(in, from, "ran", &owners->ran);
+	vt_json_in_bool(in, from, "asked", &owners->asked);
 	load_freed(in, from, owners);
 }
 
@@ -270,5 +281,5 @@ void vt_json_in_owner(struct vt_json_in *in, json_t *block, uint32_t index,
 	vt_json_in_uint(in, from, "storage_bytes", &owner->storage_bytes);
 	vt_json_in_uint(in, from, "used_bytes", &owner->used_bytes);
 	owner->requires_grad = vt_json_in_bool(in, from, "requires_grad", &needs) ? needs : -1;
-	vt_json_in_bool(in, from, "has_grad_fn", &owner->has_grad_fn);
+	owner->has_grad_fn = vt_json_in_bool(in, from, "has_grad_fn", &needs) ? needs : -1;
 }

@@ -40,7 +40,8 @@ static void print_name(struct vt_line *line, const struct vt_model *model,
 }
 
 /* How sure it is that the name is all that holds it. */
-static void print_certainty(struct vt_line *line, const struct vt_model_owner *owner)
+static void print_certainty(struct vt_line *line, const struct vt_model *model,
+			    const struct vt_model_owner *owner)
 {
 	const char *category = vt_category_words((enum vt_category)owner->category);
 	char count[VT_NUM_MAX];
@@ -53,7 +54,10 @@ static void print_certainty(struct vt_line *line, const struct vt_model_owner *o
 			     owner->certain ? "certain" : "probably");
 	if (owner->certain || !owner->n_storages)
 		return;
-	if (owner->unexplained)
+	if (model->owners.asked)
+		vt_text_fact(line, "unexplained",
+			     "not known: the process was asked, and references were not counted");
+	else if (owner->unexplained)
 		vt_text_fact(line, "unexplained",
 			     "%s reference%s to it: something that was not seen holds it",
 			     vt_format_count(count, owner->unexplained),
@@ -71,7 +75,7 @@ static void print_tensor(struct vt_line *line, const struct vt_model_owner *owne
 
 	if (*owner->dtype)
 		vt_text_fact(line, "tensor", "%s %s%s%s", owner->dtype, owner->shape, gradient,
-			     owner->has_grad_fn ? ", has a grad_fn" : "");
+			     owner->has_grad_fn > 0 ? ", has a grad_fn" : "");
 }
 
 static void print_storage(struct vt_line *line, const struct vt_model_owner *owner)
@@ -84,6 +88,11 @@ static void print_storage(struct vt_line *line, const struct vt_model_owner *own
 	vt_format_count(used, owner->used_bytes);
 	vt_format_count(tensors, owner->n_tensors);
 	vt_format_count(storages, owner->n_storages);
+	if (!owner->storage_bytes) {
+		vt_text_fact(line, "storage", "%s, by %s tensor%s", storages, tensors,
+			     plural(owner->n_tensors));
+		return;
+	}
 	vt_text_fact(line, "storage", "%s%s%s bytes, %s used, by %s tensor%s",
 		     owner->n_storages > 1 ? storages : "",
 		     owner->n_storages > 1 ? " storages, together " : "", bytes,
@@ -135,7 +144,7 @@ static void print_owner(struct vt_line *line, const struct vt_model *model,
 			const struct vt_model_owner *owner)
 {
 	print_name(line, model, owner);
-	print_certainty(line, owner);
+	print_certainty(line, model, owner);
 	print_tensor(line, owner);
 	print_storage(line, owner);
 	if (*owner->module)
