@@ -8,6 +8,11 @@ helper_sources = \
 	helper/main.c \
 	helper/map.c \
 	helper/mem.c \
+	helper/owners.c \
+	helper/owners_class.c \
+	helper/owners_follow.c \
+	helper/owners_record.c \
+	helper/owners_tensor.c \
 	helper/python.c \
 	helper/torch.c \
 	helper/why.c \
@@ -20,6 +25,7 @@ helper_headers = \
 	helper/context.h \
 	helper/map.h \
 	helper/ops.h \
+	helper/owners.h \
 	helper/python.h \
 	include/vramtap/freestanding.h \
 	include/vramtap/helper_abi.h \

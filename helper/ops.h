@@ -54,6 +54,12 @@ uint32_t vt_helper_op_ask_pytorch(struct vt_helper_shared *shared, void *room, u
 uint32_t vt_helper_op_ask_flight(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
 /*
+ * Gets what holds the tensors in the same way. Fills shared->owners, and room with records; only as
+ * many as there is room for.
+ */
+uint32_t vt_helper_op_ask_owners(struct vt_helper_shared *shared, void *room, uint64_t room_size);
+
+/*
  * Makes the target load the recorder, whose bytes are in the room. Waits for the lock of the loader
  * as long as another thread has it, even for ever. The loaded recorder stays, and does nothing by
  * itself.

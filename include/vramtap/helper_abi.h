@@ -34,6 +34,8 @@ enum vt_helper_op {
 	VT_OP_CALL_RECORDER = 7, /* calls its vt_recorder_control() */
 	/* the contents of PyTorch's flight recorder, through the interpreter */
 	VT_OP_ASK_FLIGHT = 8,
+	/* what holds the tensors, through the interpreter */
+	VT_OP_ASK_OWNERS = 9,
 };
 
 enum vt_helper_status {
@@ -114,6 +116,50 @@ struct vt_helper_imports {
 struct vt_python_imports {
 #define VT_PYTHON_IMPORT(name) uint64_t name;
 	VT_PYTHON_IMPORTS(VT_PYTHON_IMPORT)
+#undef VT_PYTHON_IMPORT
+};
+
+/*
+ * More of them, for the owners of tensors. PyUnstable_GC_VisitObjects(), PyFrame_GetVar() and
+ * PyType_GetDict() are new in 3.12; what older releases have instead raises audit events, or keeps
+ * a frame's variables alive. The last ones are types, not functions.
+ */
+#define VT_PYTHON_OWNER_IMPORTS(X)       \
+	X(PyCode_GetCellvars)            \
+	X(PyCode_GetFreevars)            \
+	X(PyCode_GetVarnames)            \
+	X(PyFrame_GetBack)               \
+	X(PyFrame_GetCode)               \
+	X(PyFrame_GetLineNumber)         \
+	X(PyFrame_GetVar)                \
+	X(PyInterpreterState_Main)       \
+	X(PyInterpreterState_ThreadHead) \
+	X(PyObject_GenericGetAttr)       \
+	X(PyObject_GenericGetDict)       \
+	X(PyObject_Repr)                 \
+	X(PyThreadState_GetFrame)        \
+	X(PyThreadState_Next)            \
+	X(PyTuple_Size)                  \
+	X(PyType_GetDict)                \
+	X(PyType_GetFlags)               \
+	X(PyType_GetName)                \
+	X(PyType_GetSlot)                \
+	X(PyType_IsSubtype)              \
+	X(PyUnstable_GC_VisitObjects)    \
+	X(PyDict_Type)                   \
+	X(PyFrozenSet_Type)              \
+	X(PyGetSetDescr_Type)            \
+	X(PyList_Type)                   \
+	X(PyLong_Type)                   \
+	X(PyMethodDescr_Type)            \
+	X(PyModule_Type)                 \
+	X(PySet_Type)                    \
+	X(PyTuple_Type)                  \
+	X(PyType_Type)
+
+struct vt_python_owner_imports {
+#define VT_PYTHON_IMPORT(name) uint64_t name;
+	VT_PYTHON_OWNER_IMPORTS(VT_PYTHON_IMPORT)
 #undef VT_PYTHON_IMPORT
 };
 
@@ -251,6 +297,66 @@ struct vt_ask_flight_answer {
 	int32_t entries;       /* 0: the text has no single operations */
 };
 
+struct vt_ask_owners_args {
+	struct vt_ask_python_args python;
+	struct vt_python_owner_imports imports;
+	uint64_t held_ns; /* the look ends after this time with the GIL, and is not whole then */
+	uint64_t max_objects; /* that are remembered */
+};
+
+enum vt_asked_kind {
+	VT_ASKED_TENSOR, /* to: the tensor, value: where its storage begins, number: flags */
+	VT_ASKED_OBJECT, /* to: a module of PyTorch's, or (number 1) an optimizer; text: class */
+	VT_ASKED_IMPORT, /* from nothing; to: an imported module, text: its name */
+	/*
+	 * from nothing; to: a frame, number: its line, value: its thread, text: function TAB file
+	 */
+	VT_ASKED_FRAME,
+	VT_ASKED_GLOBAL, /* from a module; text */
+	VT_ASKED_LOCAL,  /* from a frame; text */
+	VT_ASKED_CHILD,  /* from a module: _modules, _parameters and _buffers; text */
+	VT_ASKED_PARAMETER,
+	VT_ASKED_BUFFER,
+	VT_ASKED_ATTRIBUTE, /* of a module or an optimizer, but for these; text */
+	VT_ASKED_FIELD,     /* an attribute of another object; text */
+	VT_ASKED_ITEM,      /* of a list or tuple; number */
+	VT_ASKED_KEY,       /* of a dictionary; text */
+	VT_ASKED_NUMBER,    /* of a dictionary; value is the key */
+	VT_ASKED_ELEMENT,   /* of a set */
+	VT_ASKED_OTHER,     /* it has no name */
+	VT_ASKED_STATE,     /* from an optimizer, of the parameter value */
+	VT_ASKED_GRAD,      /* from a tensor to its gradient */
+	VT_ASKED_INNER,     /* from a tensor to one that it consists of */
+	VT_N_ASKED_KINDS
+};
+
+enum {                     /* of a tensor */
+       VT_ASKED_KNOWN = 1, /* it is of PyTorch's own class: the rest is known */
+       VT_ASKED_REQUIRES_GRAD = 2,
+       VT_ASKED_KNOWN_LEAF = 4, /* the next flag is known */
+       VT_ASKED_HAS_GRAD_FN = 8,
+};
+
+/* Something, or a reference; objects are addresses and mean nothing else. */
+struct vt_asked_rec {
+	uint32_t kind; /* enum vt_asked_kind */
+	uint32_t number;
+	uint64_t from, to;
+	uint64_t value;
+	/* cut if it is longer; of a tensor: its data type TAB shape TAB class */
+	char text[96];
+};
+
+struct vt_ask_owners_answer {
+	uint64_t offset, n;   /* of the array of records, from the start of the file */
+	uint64_t n_objects;   /* that Python's collector knows, and that were looked at */
+	int32_t late, full;   /* why not all was looked at */
+	int32_t cut;          /* some containers were looked at in part: they have too many items */
+	int32_t no_gradients; /* they were not asked for: a backward pass runs */
+	int32_t without_facts; /* tensors whose storage was not told, or not asked for */
+	int32_t pad;
+};
+
 struct vt_load_recorder_args {
 	uint64_t dlopen, dlerror; /* of the target's C library */
 	uint64_t size; /* of the library's file, whose bytes are at the start of the room */
@@ -299,6 +405,7 @@ struct vt_helper_shared {
 		struct vt_torch_walk_args torch_walk;
 		struct vt_ask_pytorch_args ask_pytorch;
 		struct vt_ask_flight_args ask_flight;
+		struct vt_ask_owners_args ask_owners;
 		struct vt_load_recorder_args load_recorder;
 		struct vt_call_recorder_args call_recorder;
 	} args;
@@ -308,6 +415,7 @@ struct vt_helper_shared {
 	struct vt_ask_python_answer gil; /* of the last request that needed the GIL */
 	struct vt_ask_pytorch_answer asked;
 	struct vt_ask_flight_answer flight;
+	struct vt_ask_owners_answer owners;
 	struct vt_recorder_answer recorder;
 };
 

@@ -67,8 +67,9 @@ static const struct argp_option options[] = {
 	  "certain",
 	  0 },
 	{ "ask-pytorch", KEY_ASK_PYTORCH, NULL, 0,
-	  "Have PyTorch list its own blocks, through the process's Python interpreter; this holds "
-	  "the GIL for about 1 us a block",
+	  "Have PyTorch list its own blocks, and where owners cannot be read tell these, through "
+	  "the process's Python interpreter; this holds the GIL for about 1 us a block, for owners "
+	  "for 0.2 s at most",
 	  0 },
 	{ "collectives", KEY_COLLECTIVES, NULL, 0,
 	  "Ask PyTorch's flight recorder how far the collectives are, through the process's Python "
@@ -83,7 +84,8 @@ static const struct argp_option options[] = {
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
 	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute",
 	  0 },
-	{ "hide-layout", KEY_HIDE_LAYOUT, "RELEASE", 0, VT_HIDE_LAYOUT_DOC, 0 },
+	{ "hide-layout", KEY_HIDE_LAYOUT, "RELEASE", 0,
+	  VT_HIDE_LAYOUT_DOC "; \"tensors\": as if PyTorch's objects could not be read", 0 },
 	{ 0 },
 };
 
@@ -180,7 +182,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->collect.debuginfod = true;
 		return 0;
 	case KEY_HIDE_LAYOUT:
-		vt_parse_hide_layout(state, arg);
+		if (!strcmp(arg, "tensors"))
+			args->collect.hide_tensors = true;
+		else
+			vt_parse_hide_layout(state, arg);
 		return 0;
 	case KEY_TIMEOUT:
 		args->collect.budget_ns = vt_parse_timeout(state, arg);

@@ -19,6 +19,7 @@ struct vt_helper;
 struct vt_lines_memo;
 struct vt_ask_pytorch_args;
 struct vt_ask_python_args;
+struct vt_asked_rec;
 
 /*
  * For a caller that holds the target at a moment of its own (watch --on-oom: a thread waits):
@@ -51,6 +52,7 @@ struct vt_collect_options {
 	bool ask_pytorch;     /* PyTorch lists its blocks, even if the walk could */
 	bool owners;          /* what keeps the blocks in use alive */
 	bool all_owners;      /* the same, whatever it takes */
+	bool hide_tensors;    /* as if the layout of PyTorch's tensors were not known */
 	bool holders;         /* of each block all holders, not only the one with the best name */
 	bool ask_collectives; /* PyTorch tells the state of its collectives */
 	bool debuginfod;      /* debuginfod may be asked for debug files */
@@ -80,6 +82,15 @@ struct vt_flight_setting {
 struct vt_reserved {
 	int n;
 	struct vt_torch_stat stats[VT_TORCH_MAX_DEVICES];
+};
+
+/* What the interpreter told of tensors and of what holds them. */
+struct vt_asked_owners {
+	struct vt_asked_rec *recs;
+	size_t n;
+	bool told;          /* the rest means something */
+	bool late, full;    /* the time, or some bound, has cut it */
+	uint64_t n_objects; /* that the collector knows */
 };
 
 /* What is known about the CUDA driver in the process. */
@@ -119,7 +130,8 @@ struct vt_collect {
 	struct vt_collect_recorded *recorded; /* collect/recorded.c's own */
 	struct vt_collect_traces *traces;     /* collect/traces.c's own */
 	struct vt_collect_owners *owners;     /* collect/owners.c's own */
-	struct vt_python *python;             /* collect/context.c's own */
+	struct vt_asked_owners asked_owners;
+	struct vt_python *python; /* collect/context.c's own */
 	bool have_python;
 	/* where a thread's current context is (helper_abi.h); slot 0: unknown */
 	int context_slot, context_inner;
@@ -273,6 +285,14 @@ void vt_collect_owners_begin(struct vt_collect *c);
 void vt_collect_owners_finish(struct vt_collect *c);
 /* The process ran when its owners were looked for: what was listed then may be gone at the stop. */
 bool vt_collect_owners_move(const struct vt_collect *c);
+/* Whether they are looked for in this process. */
+bool vt_collect_wants_owners(const struct vt_collect *c);
+/* After the beginning: why they cannot be read from outside; NULL: they can. */
+const char *vt_collect_why_no_owners(const struct vt_collect *c);
+/*
+ * collect/ask_owners.c: has the interpreter tell what holds the tensors, where that cannot be read.
+ */
+void vt_collect_ask_owners(struct vt_collect *c, struct vt_helper *helper);
 void vt_collect_owners_deinit(struct vt_collect *c);
 
 /* ---- collect/context.c: what all stages use ---- */

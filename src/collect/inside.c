@@ -431,6 +431,8 @@ void vt_collect_inside(struct vt_collect *c)
 	vt_collect_recorded_before(c);
 	if (!ask_pytorch(c, helper) && c->torch.backend == VT_TORCH_NATIVE && !c->torch_inherited)
 		walk_inside(c, helper);
+	if (c->options->ask_pytorch)
+		vt_collect_ask_owners(c, helper);
 	if (model->devices.n > 0)
 		ask_pools(c, helper);
 	if (c->options->ask_collectives)

@@ -2,6 +2,7 @@
 noinst_LIBRARIES += src/collect/libcollect.a
 src_collect_libcollect_a_SOURCES = \
 	src/collect/ask.c \
+	src/collect/ask_owners.c \
 	src/collect/capture.c \
 	src/collect/collect.c src/collect/collect.h \
 	src/collect/context.c \
@@ -18,6 +19,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/outside_again.c \
 	src/collect/outside_read.c \
 	src/collect/owners.c src/collect/owners.h \
+	src/collect/owners_asked.c \
 	src/collect/owners_blocks.c \
 	src/collect/owners_native.c \
 	src/collect/owners_unseen.c \

@@ -41,10 +41,11 @@ struct vt_collect_owners {
 	struct vt_owners owners;
 	struct vt_owners_input input;
 	struct vt_owners_blocks blocks;
-	bool running;  /* at the begin */
-	bool explored; /* owners has a graph */
-	bool touched;  /* the graph was made of a part only */
-	bool copied;   /* the pages were copied while the process stood still */
+	bool running;         /* at the begin */
+	bool explored;        /* owners has a graph */
+	bool touched;         /* the graph was made of a part only */
+	bool copied;          /* the pages were copied while the process stood still */
+	struct vt_error *err; /* why there is no graph */
 	uint64_t ns;
 };
 
@@ -60,9 +61,8 @@ static void explore(struct vt_collect *c)
 		struct vt_error *err = vt_owners_explore(&own->owners, &own->input);
 
 		own->explored = !err;
-		if (err)
-			vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_OWNERS,
-					      "the owners of blocks are not known", err);
+		vt_error_destroy(own->err);
+		own->err = err;
 	}
 	own->ns += vt_now_ns() - start;
 }
@@ -105,6 +105,13 @@ static uint64_t room(void)
 	return bytes < LEAST_ROOM ? 0 : bytes > MOST_ROOM ? MOST_ROOM : bytes;
 }
 
+bool vt_collect_wants_owners(const struct vt_collect *c)
+{
+	/* Unknown: PyTorch may list its blocks itself. */
+	return c->options->owners && !c->torch_inherited &&
+	       (c->torch.backend == VT_TORCH_NATIVE || c->torch.backend == VT_TORCH_UNKNOWN);
+}
+
 /*
  * In a process that runs, before the blocks are listed inside it, so that little time is between
  * the list and the stop: what is allocated or freed in between cannot be matched.
@@ -115,7 +122,7 @@ void vt_collect_owners_begin(struct vt_collect *c)
 	struct vt_python *python;
 	struct vt_error *err;
 
-	if (!c->options->owners || c->torch_inherited || c->torch.backend != VT_TORCH_NATIVE)
+	if (!vt_collect_wants_owners(c))
 		return;
 	if (!part) {
 		c->model->owners.state = VT_OWNERS_FAILED;
@@ -147,18 +154,33 @@ void vt_collect_owners_begin(struct vt_collect *c)
 		.max_edges = (size_t)(part / BYTES_AN_EDGE),
 	};
 	c->owners->running = is_running(c);
-	if (c->owners->running)
+	/* Whether the process has to be asked must be known before that. */
+	if (c->owners->running || c->options->ask_pytorch)
 		explore_live(c);
 }
 
 bool vt_collect_owners_move(const struct vt_collect *c)
 {
-	return c->owners && c->owners->running;
+	return c->owners && c->owners->running && !c->asked_owners.told;
 }
 
+const char *vt_collect_why_no_owners(const struct vt_collect *c)
+{
+	const struct vt_collect_owners *own = c->owners;
+
+	if (!own || !own->explored)
+		return own && own->err ? own->err->message : "its heap could not be read";
+	if (c->options->hide_tensors)
+		return "the layout of tensors was hidden";
+	if (!own->owners.tensors.layout.known)
+		return own->owners.tensors.why ? own->owners.tensors.why : "no tensor was found";
+	return NULL;
+}
+
+/* Nothing more is read where the interpreter has told it. */
 static bool prepare(struct vt_collect *c)
 {
-	return c->owners;
+	return c->owners && !c->asked_owners.told;
 }
 
 /* Threads that ran have changed their states and stacks: what is new is reached from there. */
@@ -204,7 +226,7 @@ static void rehearse_touching(struct vt_collect *c)
  */
 static void rehearse(struct vt_collect *c)
 {
-	if (!c->owners)
+	if (!prepare(c))
 		return;
 	if (!c->owners->explored)
 		explore_live(c);
@@ -223,7 +245,7 @@ static void copy(struct vt_collect *c)
 {
 	uint64_t start = vt_now_ns();
 
-	if (!c->owners)
+	if (!prepare(c))
 		return;
 	if (!c->owners->explored)
 		explore(c); /* a core, or a process that may not be stopped */
@@ -349,14 +371,50 @@ static void forget(struct vt_model_owners *owners)
 	vt_vec_deinit(&owners->freed);
 }
 
+/* What the interpreter told. */
+static void finish_asked(struct vt_collect *c)
+{
+	struct vt_model_owners *owners = &c->model->owners;
+
+	/* Between the list of blocks and the question. */
+	owners->ran = !c->owners || c->owners->running;
+	if (vt_collect_owners_from_asked(c) && add_missing(c)) {
+		owners->state = VT_OWNERS_READ;
+		say_why(owners);
+		return;
+	}
+	forget(owners);
+	owners->state = VT_OWNERS_FAILED;
+	vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_OWNERS,
+			      "the owners of blocks are not known", &vt_enomem);
+}
+
+static void say_no_graph(struct vt_collect *c)
+{
+	struct vt_error *err = c->owners->err;
+
+	c->owners->err = NULL;
+	if (err)
+		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_OWNERS,
+				      "the owners of blocks are not known", err);
+}
+
 void vt_collect_owners_finish(struct vt_collect *c)
 {
 	struct vt_model_owners *owners = &c->model->owners;
 	struct vt_error *err;
 	uint64_t start;
 
-	if (!c->owners || !c->owners->explored)
+	if (c->asked_owners.told && c->model->n_blocks) {
+		finish_asked(c);
 		return;
+	}
+	if (!c->owners)
+		return;
+	if (!c->owners->explored) {
+		say_no_graph(c);
+		return;
+	}
 	if (!c->model->n_blocks) {
 		owners->state = VT_OWNERS_NO_BLOCKS;
 		return;
@@ -365,12 +423,11 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	explore_if_changed(c);
 	owners->ran = c->owners->copied && c->owners->pages.changed;
 	start = vt_now_ns();
-	if (!c->owners->owners.tensors.layout.known) {
+	if (vt_collect_why_no_owners(c)) {
 		owners->state = VT_OWNERS_NO_LAYOUT;
 		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_OWNERS, "no-layout",
 			      "the owners of blocks are not known: %s",
-			      c->owners->owners.tensors.why ? c->owners->owners.tensors.why :
-							      "no tensor was found");
+			      vt_collect_why_no_owners(c));
 		return;
 	}
 	err = think(c);
@@ -390,8 +447,11 @@ void vt_collect_owners_finish(struct vt_collect *c)
 
 void vt_collect_owners_deinit(struct vt_collect *c)
 {
+	free(c->asked_owners.recs);
+	c->asked_owners = (struct vt_asked_owners){ 0 };
 	if (!c->owners)
 		return;
+	vt_error_destroy(c->owners->err);
 	if (c->owners->explored)
 		vt_owners_deinit(&c->owners->owners);
 	vt_pages_deinit(&c->owners->pages);

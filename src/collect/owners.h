@@ -27,4 +27,10 @@ size_t vt_collect_owners_stacks(struct vt_collect *c, struct vt_owners_stack *st
 /* collect/owners_unseen.c: searches all memory for who holds the rest: some seconds. */
 void vt_collect_owners_unseen(struct vt_collect *c);
 
+/*
+ * collect/owners_asked.c: makes owners of what the interpreter told (c->asked_owners). False: out
+ * of memory.
+ */
+bool vt_collect_owners_from_asked(struct vt_collect *c);
+
 #endif

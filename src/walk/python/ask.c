@@ -23,14 +23,16 @@
 
 /* ---- its exports ---- */
 
-static const char *const names[] = {
 #define NAME(name) #name,
-	VT_PYTHON_IMPORTS(NAME)
+static const char *const names[] = { VT_PYTHON_IMPORTS(NAME) };
+static const char *const owner_names[] = { VT_PYTHON_OWNER_IMPORTS(NAME) };
 #undef NAME
-};
 
 #define N_NAMES (sizeof(names) / sizeof(names[0]))
+#define N_OWNER_NAMES (sizeof(owner_names) / sizeof(owner_names[0]))
 _Static_assert(sizeof(struct vt_python_imports) == N_NAMES * sizeof(uint64_t), "one word a name");
+_Static_assert(sizeof(struct vt_python_owner_imports) == N_OWNER_NAMES * sizeof(uint64_t),
+	       "one word a name");
 
 static struct vt_error *find_finalizing(const struct vt_python *py, struct vt_modules *modules,
 					uint64_t *addr)
@@ -40,6 +42,15 @@ static struct vt_error *find_finalizing(const struct vt_python *py, struct vt_mo
 	return *addr ? NULL :
 		       vt_module_dynsyms(modules, (struct vt_module *)py->module, &before_3_13, 1,
 					 addr);
+}
+
+static struct vt_error *find_missing(const char *const *wanted, const uint64_t *addrs, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!addrs[i])
+			return vt_error_create(VT_ERR_UNSUPPORTED,
+					       "the interpreter does not export %s", wanted[i]);
+	return NULL;
 }
 
 struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules *modules,
@@ -57,10 +68,18 @@ struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules
 	memcpy(imports, addrs, sizeof(addrs));
 	VT_TRY(find_finalizing(py, modules, &imports->Py_IsFinalizing));
 	memcpy(addrs, imports, sizeof(addrs));
-	for (size_t i = 0; i < N_NAMES; i++)
-		if (!addrs[i])
-			return vt_error_create(VT_ERR_UNSUPPORTED,
-					       "the interpreter does not export %s()", names[i]);
+	return find_missing(names, addrs, N_NAMES);
+}
+
+struct vt_error *vt_python_owner_imports(const struct vt_python *py, struct vt_modules *modules,
+					 struct vt_python_owner_imports *imports)
+{
+	uint64_t addrs[N_OWNER_NAMES] = { 0 };
+
+	VT_TRY(vt_module_dynsyms(modules, (struct vt_module *)py->module, owner_names,
+				 N_OWNER_NAMES, addrs));
+	VT_TRY(find_missing(owner_names, addrs, N_OWNER_NAMES));
+	memcpy(imports, addrs, sizeof(addrs));
 	return NULL;
 }
 

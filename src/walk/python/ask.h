@@ -17,6 +17,10 @@
 struct vt_error *vt_python_imports(const struct vt_python *py, struct vt_modules *modules,
 				   struct vt_python_imports *imports);
 
+/* The same, of what only the question for owners needs: CPython 3.12 on. */
+struct vt_error *vt_python_owner_imports(const struct vt_python *py, struct vt_modules *modules,
+					 struct vt_python_owner_imports *imports);
+
 /*
  * Watches the main interpreter's GIL until it is free, changes hands, or is held by a thread that
  * runs Python code (such a thread gives it up on request). VT_ERR_BUSY: none of this happened for
