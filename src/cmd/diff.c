@@ -24,8 +24,8 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to show:", 1 },
-	{ "limit", KEY_LIMIT, "N", 0, "Show at most N places that allocate (default 10; 0 is all)",
-	  0 },
+	{ "limit", KEY_LIMIT, "N", 0,
+	  "Show at most N places that allocate, and N owners (default 10; 0 is all)", 0 },
 	{ "traces", KEY_TRACES, NULL, 0, "Show the backtraces of each place, and how each changed",
 	  0 },
 	{ 0 },

@@ -16,6 +16,7 @@ enum {
 	KEY_ON_OOM = VT_KEY_COMMAND,
 	KEY_GROW,
 	KEY_EVERY,
+	KEY_NO_OWNERS,
 	KEY_THEN,
 	KEY_EXEC,
 	KEY_TIMEOUT,
@@ -37,6 +38,10 @@ static const struct argp_option options[] = {
 	  "the time",
 	  0 },
 	{ "every", KEY_EVERY, "TIME", 0, "With --grow, the time between two looks (default 10s)",
+	  0 },
+	{ "no-owners", KEY_NO_OWNERS, NULL, 0,
+	  "With --grow, do not look for the variables that hold more and more: no look stops the "
+	  "threads for that",
 	  0 },
 	{ NULL, 0, NULL, 0, "What to do then:", 2 },
 	{ "then", KEY_THEN, "FILE", 0,
@@ -82,6 +87,8 @@ static void check_arguments(struct argp_state *state, struct vt_watch_options *a
 		argp_error(state, "give one of --on-oom and --grow");
 	if (args->every_ns && !args->grow)
 		argp_error(state, "--every goes with --grow");
+	if (args->no_owners && !args->grow)
+		argp_error(state, "--no-owners goes with --grow");
 	if (args->record.given && !args->on_oom)
 		argp_error(state, VT_RECORD_OPTIONS " go with --on-oom");
 	if (args->exec && !args->on_oom)
@@ -112,6 +119,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_EVERY:
 		args->every_ns = parse_duration(state, "--every", arg);
+		return 0;
+	case KEY_NO_OWNERS:
+		args->no_owners = true;
 		return 0;
 	case KEY_THEN:
 		args->then = arg;

@@ -2,7 +2,8 @@
 /*
  * vramtap watch PID --grow. A look reads the allocator, and the backtraces of its blocks, from
  * outside: no code runs in the process, and no thread is stopped. Only when its blocks are never
- * the same for long enough, a look stops the threads while they are copied.
+ * the same for long enough, a look stops the threads while they are copied. Few looks also read
+ * who holds the blocks: these stop the threads, too, for some 10 ms.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -18,6 +19,7 @@
 #include "cmd/watch.h"
 #include "base/format.h"
 #include "report/diff/growth.h"
+#include "report/diff/keepers.h"
 #include "report/state_words.h"
 #include "report/text/line.h"
 #include "model/place.h"
@@ -27,6 +29,9 @@
 #define MIN_BUDGET_NS (50 * VT_NS_PER_MS)
 #define SLICE_MS 100 /* a signal may come just before we sleep */
 #define MAX_SHOWN 20
+#define OWNERS_GAP 2      /* looks from one with owners to the next, for the first 5 */
+#define OWNERS_GAP_GROW 4 /* later, while something grows; else their number doubles */
+#define MAX_OWNERS_FAILED 2
 
 enum {
 	TIME_COLUMNS = 8,
@@ -39,12 +44,14 @@ enum {
 struct grow {
 	const struct vt_watch_options *options;
 	int pidfd; /* -1: this kernel has none (before 5.3) */
-	struct vt_growth sites, sizes;
+	struct vt_growth sites, sizes, owners;
 	struct vt_model model;  /* of the last look that was exact */
 	uint64_t looks, failed; /* exact ones, and the others */
 	uint64_t first_ns, last_ns;
 	uint64_t sites_ns;           /* when backtraces were first there */
 	uint64_t first_bytes, bytes; /* in use: of the first look, of the last */
+	uint64_t owners_at;          /* looks that had been when owners were last read */
+	unsigned int owners_failed;
 	double stopped_ms;
 	uint64_t on_ns; /* for how long recording had been on at the last look */
 	bool said_unrecorded, said_samples;
@@ -82,13 +89,15 @@ static bool is_unstable(const struct vt_model *model)
 	return false;
 }
 
-static struct vt_error *read_once(const struct grow *g, bool stop, struct vt_model *model)
+static struct vt_error *read_once(const struct grow *g, bool stop, bool owners,
+				  struct vt_model *model)
 {
 	struct vt_subject subject = { .origin = &vt_origin_process, .pid = g->options->pid };
 	uint64_t budget = g->options->every_ns / 4;
 	struct vt_collect_options options = {
 		.touch = stop ? VT_TOUCH_STOP : VT_TOUCH_NOTHING,
 		.want = VT_WANT_MEMORY,
+		.owners = owners,
 		.budget_ns = budget < MIN_BUDGET_NS ? MIN_BUDGET_NS :
 			     budget > BUDGET_NS     ? BUDGET_NS :
 						      budget,
@@ -112,16 +121,38 @@ static void remember_why(struct grow *g, const struct vt_model *model)
 			 "no allocator of PyTorch was found");
 }
 
-/* VT_ERR_GONE: the process ended. */
-static struct vt_error *collect_look(struct grow *g, struct vt_model *model)
+static bool anything_grows(const struct grow *g)
 {
-	struct vt_error *err = read_once(g, false, model);
+	return vt_growth_most(&g->sites) || vt_growth_most(&g->sizes) || vt_growth_most(&g->owners);
+}
 
-	if (!err && is_unstable(model)) {
+/*
+ * Owners cost a stop. They are read at the first look, at every second one until there are enough
+ * to tell, or at the next where growth is about to be reported; then seldom, until something grows.
+ */
+static bool owners_are_due(const struct grow *g)
+{
+	uint64_t since = g->looks - g->owners_at;
+
+	if (g->options->no_owners || g->owners_failed >= MAX_OWNERS_FAILED)
+		return false;
+	if (!g->owners.looks)
+		return true;
+	if (g->owners.looks < VT_GROWTH_LOOKS)
+		return anything_grows(g) || since + 1 >= OWNERS_GAP;
+	return since + 1 >= (anything_grows(g) ? OWNERS_GAP_GROW : g->owners_at);
+}
+
+/* VT_ERR_GONE: the process ended. */
+static struct vt_error *collect_look(struct grow *g, bool owners, struct vt_model *model)
+{
+	struct vt_error *err = read_once(g, owners, owners, model);
+
+	if (!err && !owners && is_unstable(model)) {
 		vt_model_deinit(model);
-		err = read_once(g, true, model);
-		g->stopped_ms += err ? 0 : model->timing.stopped_ms;
+		err = read_once(g, true, false, model);
 	}
+	g->stopped_ms += err ? 0 : model->timing.stopped_ms;
 	/* Another process may have its number by now. */
 	if (!err && has_ended(g))
 		err = vt_error_create(VT_ERR_GONE, "the process ended");
@@ -198,6 +229,30 @@ static struct vt_error *print_title(const struct grow *g)
 	return vt_line_finish(&line);
 }
 
+static void add_owner_growth(struct vt_str *text, const struct vt_growth_source *owner)
+{
+	const char *title = vt_keeper_title(owner->variable, owner->category);
+
+	vt_str_add(text, title);
+	vt_keeper_add_growth(text, owner->first.blocks, owner->last.blocks, vt_growth_grown(owner));
+}
+
+/* The variable that only grows, before the place that allocates. */
+static bool add_owner(struct vt_line *line, const struct grow *g)
+{
+	const struct vt_growth_source *owner = vt_growth_most(&g->owners);
+	struct vt_str text = { 0 };
+
+	if (!owner)
+		return false;
+	vt_str_add(&text, "  ");
+	add_owner_growth(&text, owner);
+	vt_line_add(line, VT_BOLD, vt_str_get(&text));
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+	return true;
+}
+
 static void add_place(struct vt_line *line, const struct grow *g)
 {
 	const struct vt_growth *growth = telling(g);
@@ -206,6 +261,8 @@ static void add_place(struct vt_line *line, const struct grow *g)
 	char number[VT_NUM_MAX];
 	struct vt_str text = { 0 };
 
+	if (add_owner(line, g) && growth->by == VT_GROWTH_BY_SIZE)
+		return;
 	if (!place || growth->looks < 2)
 		return;
 	vt_str_add(&text, "  ");
@@ -304,13 +361,17 @@ static void print_place(struct vt_line *line, const struct grow *g,
 	vt_str_deinit(&text);
 }
 
+static int columns_of_labels(const struct vt_line *line)
+{
+	int columns = line->columns - 2 - 2 * CHANGE_COLUMNS - BLOCKS_COLUMNS;
+
+	return columns > LABEL_COLUMNS ? LABEL_COLUMNS : columns < 12 ? 12 : columns;
+}
+
 static void print_places(struct vt_line *line, const struct grow *g, const size_t *order, size_t n)
 {
-	int label_columns = line->columns - 2 - 2 * CHANGE_COLUMNS - BLOCKS_COLUMNS;
+	int label_columns = columns_of_labels(line);
 
-	label_columns = label_columns > LABEL_COLUMNS ? LABEL_COLUMNS :
-			label_columns < 12            ? 12 :
-							label_columns;
 	vt_line_cell(line, VT_BOLD,
 		     telling(g)->by == VT_GROWTH_BY_SITE ? "Grows, allocated by" : "Grows",
 		     label_columns + 2, VT_CUT_END);
@@ -328,10 +389,79 @@ static void print_places(struct vt_line *line, const struct grow *g, const size_
 	vt_line_blank(line);
 }
 
-static void add_verdict(const struct grow *g, size_t n, struct vt_str *text)
+/* ---- owners ---- */
+
+static void print_owner(struct vt_line *line, const struct vt_growth_source *owner,
+			int label_columns)
+{
+	char number[VT_NUM_MAX], before[VT_NUM_MAX], after[VT_NUM_MAX],
+		tensors[2 * VT_NUM_MAX + 16];
+	struct vt_str text = { 0 };
+
+	vt_line_pad(line, 2);
+	vt_line_cell(line, VT_BOLD, vt_keeper_title(owner->variable, owner->category),
+		     label_columns, VT_CUT_END);
+	vt_line_right(line, VT_PLAIN, vt_format_change(number, vt_growth_grown(owner)),
+		      CHANGE_COLUMNS);
+	snprintf(tensors, sizeof(tensors), "%s %s %s", vt_format_count(before, owner->first.blocks),
+		 line->ascii ? "->" : "→", vt_format_count(after, owner->last.blocks));
+	vt_line_right(line, VT_PLAIN, tensors, CHANGE_COLUMNS + BLOCKS_COLUMNS);
+	vt_line_end(line);
+	vt_keeper_add_how(&text, owner->variable, owner->path, owner->category);
+	vt_line_pad(line, 4);
+	vt_line_add(line, VT_DIM, vt_str_get(&text));
+	vt_line_end(line);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+static struct vt_error *print_owners(struct vt_line *line, const struct grow *g, size_t *n_growing)
+{
+	const struct vt_growth *growth = &g->owners;
+	VT_FREE size_t *order = malloc((growth->sources.n + 1) * sizeof(*order));
+	int columns = columns_of_labels(line);
+
+	if (!order)
+		return &vt_enomem;
+	*n_growing = vt_growth_order(growth, order);
+	if (!*n_growing || !text_is_shown(g))
+		return NULL;
+	vt_line_blank(line);
+	vt_line_cell(line, VT_BOLD, "Grows, held by", columns + 2, VT_CUT_END);
+	vt_line_right(line, VT_DIM, "change", CHANGE_COLUMNS);
+	vt_line_right(line, VT_DIM, "tensors", CHANGE_COLUMNS + BLOCKS_COLUMNS);
+	vt_line_end(line);
+	for (size_t i = 0; i < *n_growing && i < MAX_SHOWN; i++)
+		print_owner(line, &growth->sources.data[order[i]], columns);
+	if (*n_growing > MAX_SHOWN) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_DIM, "%zu more", *n_growing - MAX_SHOWN);
+		vt_line_end(line);
+	}
+	return NULL;
+}
+
+/* The answer, of what grew most. */
+static void add_owners_verdict(const struct grow *g, size_t n, struct vt_str *text)
+{
+	const struct vt_growth_source *owner = vt_growth_most(&g->owners);
+
+	if (!n || !owner)
+		return;
+	add_owner_growth(text, owner);
+	vt_str_addf(text, ": it never shrank in %zu looks at owners",
+		    g->owners.looks - owner->born + 1);
+	if (n > 1)
+		vt_str_addf(text, ", and %zu more variable%s", n - 1, n == 2 ? " grows" : "s grow");
+	vt_str_add(text, ". ");
+}
+
+static void add_verdict(const struct grow *g, size_t n, size_t n_owners, struct vt_str *text)
 {
 	const char *what = telling(g)->by == VT_GROWTH_BY_SITE ? "place" : "size";
 
+	if (!n && n_owners)
+		return;
 	if (n)
 		vt_str_addf(text,
 			    "%zu %s%s: memory is allocated there again and again, and not freed.",
@@ -379,20 +509,24 @@ static struct vt_error *summarise(const struct grow *g, size_t *n_growing)
 {
 	const struct vt_growth *growth = telling(g);
 	VT_FREE size_t *order = malloc((growth->sources.n + 1) * sizeof(*order));
+	size_t n_places, n_owners = 0;
 	struct vt_str text = { 0 };
 	struct vt_line line;
 
 	if (!order)
 		return &vt_enomem;
-	*n_growing = vt_growth_order(growth, order);
+	n_places = vt_growth_order(growth, order);
+	vt_line_init(&line, stdout, &g->options->output.writer);
+	VT_TRY(print_owners(&line, g, &n_owners));
+	*n_growing = n_places + n_owners;
 	if (!text_is_shown(g))
 		return NULL;
-	vt_line_init(&line, stdout, &g->options->output.writer);
 	vt_line_blank(&line);
-	add_verdict(g, *n_growing, &text);
+	add_owners_verdict(g, n_owners, &text);
+	add_verdict(g, n_places, n_owners, &text);
 	add_cost(g, &text);
-	if (*n_growing)
-		print_places(&line, g, order, *n_growing);
+	if (n_places)
+		print_places(&line, g, order, n_places);
 	vt_line_wrap(&line, *n_growing ? VT_BOLD : VT_PLAIN, vt_str_get(&text), 2, 6);
 	line.buf.failed |= text.failed;
 	vt_str_deinit(&text);
@@ -465,6 +599,10 @@ static struct vt_error *take_look(struct grow *g, struct vt_model *model)
 			g->sites_ns = g->last_ns;
 		ok = vt_growth_add(&g->sites, &g->model);
 	}
+	if (ok && vt_growth_is_look(&g->owners, &g->model)) {
+		g->owners_at = g->looks;
+		ok = vt_growth_add(&g->owners, &g->model);
+	}
 	if (!ok)
 		return &vt_enomem;
 	VT_TRY(say_unrecorded(g));
@@ -498,7 +636,13 @@ static struct vt_error *watch(struct grow *g)
 
 	while (!vt_watch_ended()) {
 		struct vt_model model;
-		struct vt_error *err = collect_look(g, &model);
+		struct vt_error *err;
+		bool owners = owners_are_due(g);
+
+		err = collect_look(g, owners, &model);
+		if (!err && owners)
+			g->owners_failed =
+				model.owners.state == VT_OWNERS_READ ? 0 : g->owners_failed + 1;
 
 		if (!err)
 			err = take_look(g, &model);
@@ -545,6 +689,7 @@ int vt_watch_grow(struct vt_watch_options *options)
 	vt_model_init(&g.model);
 	vt_growth_init(&g.sites, VT_GROWTH_BY_SITE);
 	vt_growth_init(&g.sizes, VT_GROWTH_BY_SIZE);
+	vt_growth_init(&g.owners, VT_GROWTH_BY_OWNER);
 	vt_progress_enable(false);
 	vt_watch_catch_signals();
 
@@ -562,6 +707,7 @@ int vt_watch_grow(struct vt_watch_options *options)
 		close(g.pidfd);
 	vt_growth_deinit(&g.sites);
 	vt_growth_deinit(&g.sizes);
+	vt_growth_deinit(&g.owners);
 	vt_model_deinit(&g.model);
 	return status;
 }

@@ -14,6 +14,7 @@ from harness import (COMPLETE, NOTHING, PARTIAL, SOURCE, VRAMTAP, Job, Skip, che
 from report_torch import versions
 
 TARGET = os.path.join(SOURCE, "tests", "targets", "torch_grow.py")
+OWNERS_TARGET = os.path.join(SOURCE, "tests", "targets", "torch_grow_owners.py")
 NO_EVENT = 4
 
 
@@ -87,7 +88,8 @@ def test_diff_is_the_difference_of_snapshots():
         totals = data["devices"][0]["allocated"]
         without = data["without"]["not_recorded"]["change_bytes"]
         equal(totals["change_bytes"], sum(s["change_bytes"] for s in sites.values()) + without, "sites and the total")
-        check(data["headlines"][0]["text"].startswith("GPU 0: in use +"), "the answer", data["headlines"])
+        equal([h["code"] for h in data["headlines"]], ["owner", "in-use"], "the answers")
+        check(data["headlines"][1]["text"].startswith("GPU 0: in use +"), "the answer", data["headlines"])
         text_is_right(first, second)
         _, out, _ = vramtap("diff", second, first, expect=COMPLETE)
         check("backwards" in out.splitlines()[0], "not called backwards", out)
@@ -183,7 +185,7 @@ def what_is_no_report(good):
     check(code == NOTHING and "No such file" in err, "a file that does not exist", err)
 
 
-def watch_steps(job, looks, *args):
+def watch_steps(job, looks, *args, expect=COMPLETE):
     """What vramtap watch --grow says of a job that makes five steps after each look: on a machine that is busy, too, the saw-tooth goes
     up and down from look to look."""
     with subprocess.Popen([VRAMTAP, "watch", "--grow", "--every=1s", *args, str(job.pid)], stdout=subprocess.PIPE,
@@ -194,8 +196,93 @@ def watch_steps(job, looks, *args):
             lines.append(watch.stdout.readline().decode())
         watch.send_signal(signal.SIGINT)
         out, err = watch.communicate(timeout=60)
-        equal(watch.returncode, COMPLETE, f"exit code {err} {lines} {out}")
+        equal(watch.returncode, expect, f"exit code {err} {lines} {out}")
     return "".join(lines) + out.decode()
+
+
+class Holding(Job):
+    """torch_grow_owners.py"""
+
+    def __init__(self, *leaks):
+        super().__init__([*simulated_python(versions()[-1]), OWNERS_TARGET, *leaks], ready="ready",
+                         env=dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512"))
+
+    def truth(self):
+        path = scratch("truth")
+        self.do(f"truth {path}")
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def save(self, *args):
+        path = scratch("report.json")
+        report(self.pid, "--json", path, *args, expect=COMPLETE)
+        return path
+
+
+LEAKS = ("losses", "answers", "past")
+
+
+def held(data, variable):
+    """(bytes, blocks) before and after of all that a variable holds."""
+    found = [o for o in data["owners"] if o["variable"] == variable]
+    return [tuple(sum(o[side][what] for o in found) for what in ("bytes", "blocks")) for side in ("before", "after")]
+
+
+def test_diff_names_the_owners():
+    with Holding(*LEAKS) as job:
+        truth, first = job.truth(), job.save()
+        job.do("step 20")
+        later, second = job.truth(), job.save()
+        data = diff_json(first, second)
+        equal(data["owners_compared"], "compared", "owners")
+        for name in LEAKS:
+            equal([held_bytes for held_bytes, _ in held(data, name)], [truth[name]["bytes"], later[name]["bytes"]], f"bytes of {name}")
+        for name in ("answers", "past"):
+            equal([blocks for _, blocks in held(data, name)], [truth[name]["items"], later[name]["items"]], f"blocks of {name}")
+        equal(data["headlines"][0]["text"], "answers grew from 3 to 23 tensors, +1.34 MiB: other Python variables, through answers[*]",
+              "headline")
+        loss = next(o for o in data["owners"] if o["variable"] == "losses" and o["category"] == "activation")
+        equal(loss["path"], "losses[*]", "what the graph is held by")
+        grown = sum(o["change_bytes"] for o in data["owners"])
+        equal(grown, data["devices"][0]["allocated"]["change_bytes"], "change of all owners, and what is in use")
+        equal(grown, sum(c["change_bytes"] for c in data["categories"]), "change of all categories")
+        # What trains is the same: model, optimizer and gradients.
+        for o in data["owners"]:
+            if o["category"] in ("parameter", "optimizer", "gradient"):
+                equal(o["change_bytes"], 0, f"{o}")
+        job.do("forget")
+        third = job.save()
+        gone = diff_json(second, third)["owners"][-1]
+        equal((gone["variable"], gone["after"]["blocks"], gone["before"]["blocks"]), ("answers", 0, 23), "what is gone")
+        for width in (80, 160):
+            _, out, _ = vramtap("diff", "--width", str(width), second, third, expect=COMPLETE)
+            check(max(len(line) for line in out.splitlines()) <= width, "a line is too wide", out)
+            check(re.search(r"^  answers .* 23 → 0\n    gone: other Python variables", out, re.M), "what is gone", out)
+        without = job.save("--no-owners")
+        for pair, state, which in (((without, third), "read-after-only", "second"), ((third, without), "read-before-only", "first")):
+            data = diff_json(*pair)
+            equal((data["owners_compared"], data["owners"], data["categories"]), (state, [], []), "one without owners")
+            check(any(n["code"] == "owners-in-one" and which in n["text"] for n in data["notes"]), "not said", data["notes"])
+        equal(diff_json(without, without)["owners_compared"], "not-read", "none with owners")
+
+
+def test_watch_names_the_owner_that_grows():
+    with Holding(*LEAKS) as job:
+        out = watch_steps(job, 9, "--width=120")
+        table = out.partition("Grows, held by")[2].partition("\n\n")[0]
+        names = re.findall(r"^  (\S+) .* → ", table, re.M)
+        equal(sorted(set(names)), sorted(LEAKS), f"what grows {out}")
+        check("activations held by a graph, through losses[*]" in table, "the graph", out)
+        check(re.search(r"^answers grew from \d+ to \d+ tensors, .* it never shrank in \d+ looks", out, re.M), "the answer", out)
+
+
+def test_watch_names_nothing_that_is_steady():
+    with Holding() as job:
+        for args, stopped in (((), True), (("--no-owners",), False)):
+            out = watch_steps(job, 9, "--width=120", *args, expect=NO_EVENT)
+            check("held by" not in out and "Nothing grows" in out, "something grows", out)
+            if stopped:
+                check("were stopped for" in " ".join(out.split()), "owners were not read", out)
 
 
 def test_watch_names_the_place_that_grows():

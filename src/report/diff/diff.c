@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/diff/diff.h"
 #include "report/diff/headlines.h"
+#include "report/diff/owners.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -56,6 +57,19 @@ const char *vt_diff_sites_name(enum vt_diff_sites compared)
 		[VT_DIFF_SITES_AFTER] = "recorded-after-only",
 		[VT_DIFF_SITES_BEFORE] = "recorded-before-only",
 		[VT_DIFF_SITES_INEXACT] = "inexact",
+	};
+
+	return names[compared];
+}
+
+const char *vt_diff_owners_name(enum vt_diff_owners compared)
+{
+	static const char *const names[] = {
+		[VT_DIFF_OWNERS_COMPARED] = "compared",
+		[VT_DIFF_OWNERS_NEITHER] = "not-read",
+		[VT_DIFF_OWNERS_AFTER] = "read-after-only",
+		[VT_DIFF_OWNERS_BEFORE] = "read-before-only",
+		[VT_DIFF_OWNERS_INEXACT] = "inexact",
 	};
 
 	return names[compared];
@@ -544,6 +558,22 @@ static void say_what_is_not_compared(struct work *w)
 	}
 }
 
+static void say_owners(struct work *w)
+{
+	const struct vt_diff *diff = w->diff;
+
+	if (diff->owners_compared == VT_DIFF_OWNERS_AFTER ||
+	    diff->owners_compared == VT_DIFF_OWNERS_BEFORE)
+		note(w, VT_DIAG_NOTE, VT_STAGE_OWNERS, "owners-in-one",
+		     "it is not known which variables hold more: only the %s report has the owners of blocks",
+		     diff->owners_compared == VT_DIFF_OWNERS_AFTER ? "second" : "first");
+	else if (diff->owners_compared == VT_DIFF_OWNERS_COMPARED &&
+		 (!diff->before->owners.whole || !diff->after->owners.whole))
+		note(w, VT_DIAG_NOTE, VT_STAGE_OWNERS, "owners-not-whole",
+		     "not all objects were read for the %s report: variables may hold more than it says",
+		     diff->before->owners.whole ? "second" : "first");
+}
+
 static void compare_all_sites(struct work *w)
 {
 	struct vt_diff *diff = w->diff;
@@ -864,9 +894,12 @@ struct vt_error *vt_diff_create(struct vt_diff *diff, const struct vt_model *bef
 	if (!w.nomem)
 		compare_all_blocks(&w);
 	if (!w.nomem)
+		w.nomem = !vt_diff_compare_owners(diff);
+	if (!w.nomem)
 		sort_sites(&w);
 	if (!w.nomem) {
 		say_what_is_not_compared(&w);
+		say_owners(&w);
 		w.nomem = !vt_diff_make_headlines(diff);
 		judge(diff);
 	}
@@ -890,6 +923,9 @@ void vt_diff_deinit(struct vt_diff *diff)
 	vt_vec_deinit(&diff->traces);
 	vt_vec_deinit(&diff->groups);
 	vt_vec_deinit(&diff->driver);
+	vt_vec_deinit(&diff->owners);
+	vt_keepers_deinit(&diff->keepers[0]);
+	vt_keepers_deinit(&diff->keepers[1]);
 	vt_vec_deinit(&diff->headlines);
 	vt_vec_deinit(&diff->notes);
 	vt_arena_deinit(&diff->arena);

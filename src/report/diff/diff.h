@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "model/model.h"
+#include "report/diff/keepers.h"
 #include "report/writer.h"
 
 struct vt_diff_amount {
@@ -77,6 +78,24 @@ struct vt_diff_driver {
 	struct vt_diff_amount amount;
 };
 
+/* A variable that holds blocks, for one purpose. */
+struct vt_diff_owner {
+	const char *variable, *path; /* see struct vt_keeper */
+	enum vt_category category;
+	bool certain; /* in the later report that has it */
+	struct vt_diff_amount amount;
+	uint64_t tensors_before, tensors_after;
+};
+
+/* Whether owners can be compared. */
+enum vt_diff_owners {
+	VT_DIFF_OWNERS_COMPARED,
+	VT_DIFF_OWNERS_NEITHER, /* neither has them */
+	VT_DIFF_OWNERS_AFTER,   /* only the later one has */
+	VT_DIFF_OWNERS_BEFORE,
+	VT_DIFF_OWNERS_INEXACT, /* an allocator is not exact in one */
+};
+
 /* Whether sites can be compared. */
 enum vt_diff_sites {
 	VT_DIFF_SITES_COMPARED,
@@ -98,6 +117,10 @@ struct vt_diff {
 	struct vt_diff_amount untraced[VT_N_UNTRACED]; /* if sites are compared */
 	VT_VEC(struct vt_diff_group) groups;           /* by growth; of devices that are exact */
 	VT_VEC(struct vt_diff_driver) driver;          /* by growth */
+	enum vt_diff_owners owners_compared;
+	VT_VEC(struct vt_diff_owner) owners; /* by growth */
+	struct vt_diff_amount categories[VT_N_CATEGORIES];
+	struct vt_keepers keepers[2]; /* before, after: what owners' strings are in */
 	bool kept_known;
 	/*
 	 * Blocks in use in both, at the same address, with the same size and backtrace, and not
@@ -119,6 +142,9 @@ void vt_diff_deinit(struct vt_diff *diff);
 const char *vt_diff_part_name(enum vt_diff_part part); /* "allocated", ... */
 /* "compared", "not-recorded", ... */
 const char *vt_diff_sites_name(enum vt_diff_sites compared);
+
+/* "compared", "not-read", ... */
+const char *vt_diff_owners_name(enum vt_diff_owners compared);
 
 struct vt_diff_options {
 	size_t limit; /* rows of a table; 0 all */

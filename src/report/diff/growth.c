@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/place.h"
+#include "report/diff/keepers.h"
 
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by)
 {
@@ -21,6 +22,8 @@ void vt_growth_deinit(struct vt_growth *growth)
 bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *model)
 {
 	if (growth->by == VT_GROWTH_BY_SITE && !model->block_traces)
+		return false;
+	if (growth->by == VT_GROWTH_BY_OWNER && model->owners.state != VT_OWNERS_READ)
 		return false;
 	for (size_t i = 0; i < model->allocators.n; i++)
 		if (!model->allocators.data[i].exact)
@@ -68,6 +71,8 @@ static uint64_t hash_of(const struct vt_growth *growth, const struct vt_growth_s
 {
 	if (growth->by == VT_GROWTH_BY_SITE)
 		return vt_place_hash(key->title);
+	if (growth->by == VT_GROWTH_BY_OWNER)
+		return vt_keeper_hash(key->variable, key->category);
 	return (key->stream ^ (uint64_t)key->device << 56) * UINT64_C(0x9e3779b97f4a7c15) ^
 	       key->size * UINT64_C(0xc2b2ae3d27d4eb4f);
 }
@@ -77,6 +82,8 @@ static bool is_same_source(const struct vt_growth *growth, const struct vt_growt
 {
 	if (growth->by == VT_GROWTH_BY_SITE)
 		return vt_place_equal(a->title, b->title);
+	if (growth->by == VT_GROWTH_BY_OWNER)
+		return a->category == b->category && !strcmp(a->variable, b->variable);
 	return a->device == b->device && a->stream == b->stream && a->size == b->size;
 }
 
@@ -103,6 +110,9 @@ static struct vt_growth_source *find_place(struct vt_growth *growth,
 	}
 	*source = *key;
 	source->title = copy_title(growth, key->title, ok);
+	source->variable = copy_text(growth, key->variable, ok);
+	source->path = copy_text(growth, key->path, ok);
+	source->born = growth->looks;
 	return *ok ? source : NULL;
 }
 
@@ -135,11 +145,34 @@ static bool count(struct vt_growth *growth, const struct vt_growth_source *key, 
 	return true;
 }
 
+/* What has no name may be another thing each time. */
+static bool count_owners(struct vt_growth *growth, const struct vt_model *model,
+			 struct vt_model_amount **now, size_t *room)
+{
+	struct vt_keepers keepers;
+	bool ok = vt_keepers_init(&keepers, model);
+
+	for (size_t i = 0; i < keepers.items.n && ok; i++) {
+		const struct vt_keeper *k = &keepers.items.data[i];
+
+		if (*k->variable)
+			ok = count(growth,
+				   &(struct vt_growth_source){ .variable = k->variable,
+							       .path = k->path,
+							       .category = k->category },
+				   k->bytes, k->tensors, now, room);
+	}
+	vt_keepers_deinit(&keepers);
+	return ok;
+}
+
 static bool count_all(struct vt_growth *growth, const struct vt_model *model,
 		      struct vt_model_amount **now, size_t *room)
 {
 	bool ok = true;
 
+	if (growth->by == VT_GROWTH_BY_OWNER)
+		return count_owners(growth, model, now, room);
 	for (size_t i = 0; i < model->sites.n && ok && growth->by == VT_GROWTH_BY_SITE; i++)
 		ok = count(growth,
 			   &(struct vt_growth_source){ .title = model->sites.data[i].title },
@@ -215,16 +248,32 @@ bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model)
 
 /* ---- the rule ---- */
 
+static bool is_jump(uint64_t net, const struct vt_growth_source *source)
+{
+	return net <= source->largest || net - source->largest < net / VT_GROWTH_JUMP;
+}
+
+/* That it appeared was a rise, if it was not there at first. */
+static bool only_grows(const struct vt_growth *growth, const struct vt_growth_source *source)
+{
+	size_t intervals = growth->looks - source->born, rises = source->rises - (source->born > 1);
+
+	return intervals >= VT_GROWTH_LOOKS - 1 && rises * 2 > intervals && !source->falls &&
+	       !is_jump(source->taken, source);
+}
+
 bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_source *source)
 {
+	if (growth->by == VT_GROWTH_BY_OWNER)
+		return only_grows(growth, source);
+
 	uint64_t net = less(source->taken, source->given);
 	bool enough = growth->looks >= VT_GROWTH_LOOKS;
 	bool often = source->rises * 2 > growth->looks - 1 ||
 		     (!source->falls && source->rises >= VT_GROWTH_RISES);
 	bool kept = source->given <= source->taken / VT_GROWTH_GIVEN_BACK;
 
-	return enough && often && kept && net > source->largest &&
-	       net - source->largest >= net / VT_GROWTH_JUMP;
+	return enough && often && kept && !is_jump(net, source);
 }
 
 int64_t vt_growth_grown(const struct vt_growth_source *source)

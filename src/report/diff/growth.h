@@ -2,7 +2,8 @@
 /*
  * Finds the sources whose memory grows, from a series of looks at one process. A source is a site
  * if backtraces are recorded; otherwise all blocks in use of one size on one stream. A look counts
- * only if every allocator in it is exact.
+ * only if every allocator in it is exact. A source may also be an owner: a variable that holds
+ * blocks for one purpose (keepers.h). Its looks are fewer, as they cost more.
  *
  * A source grows if all these conditions hold:
  *
@@ -11,6 +12,10 @@
  *	often    it rose in more than half of the intervals, or rose 4 times, never fell: slow leak
  *	kept     all falls are at most 1/8 of all rises: no saw-tooth, no replaced cache
  *	no jump  without its largest rise it grew by 1/4 of the whole or more: no one-time buffer
+ *
+ * For an owner, these have to hold: it was there in 5 looks at owners, rose in more than half of
+ * the intervals since it first appeared, never fell, and it is no jump. A variable that only grows
+ * is what a leak in a list or a dict is.
  *
  * Blocks that are older than the recording have no backtrace; the blocks that replace them do. So a
  * rise counts only as far as it exceeds the decrease of blocks without a backtrace in that interval
@@ -31,19 +36,23 @@
 #define VT_GROWTH_JUMP 4
 #define VT_GROWTH_MAX_SOURCES 100000
 
-enum vt_growth_by { VT_GROWTH_BY_SITE, VT_GROWTH_BY_SIZE };
+enum vt_growth_by { VT_GROWTH_BY_SITE, VT_GROWTH_BY_SIZE, VT_GROWTH_BY_OWNER };
 
 struct vt_growth_source {
 	const struct vt_model_frame *title; /* of a site; NULL: traces without a frame */
 	int device;                         /* of a size: */
 	uint64_t stream, size;
-	struct vt_model_amount first, last; /* 0 before it first appeared */
-	int64_t change;                     /* bytes, in the last interval */
-	uint64_t rises, falls;              /* intervals */
+	const char *variable, *path; /* of an owner, with the category: see struct vt_keeper */
+	enum vt_category category;
+	/* 0 before it first appeared; an owner's blocks are its tensors */
+	struct vt_model_amount first, last;
+	int64_t change;        /* bytes, in the last interval */
+	uint64_t rises, falls; /* intervals */
 	/* bytes: of all rises, of all falls, of the largest rise */
 	uint64_t taken, given, largest;
 	uint64_t replaced; /* bytes of rises that do not count */
 	size_t look;       /* the last look that has it */
+	size_t born;       /* the first one */
 };
 
 struct vt_growth {
@@ -59,7 +68,7 @@ struct vt_growth {
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by);
 void vt_growth_deinit(struct vt_growth *growth);
 
-/* Whether model can be a look: it is exact and, for sites, has backtraces. */
+/* Whether model can be a look: it is exact and has the backtraces or owners that are compared. */
 bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *model);
 
 /* Adds a look. False when out of memory: growth is then unusable. */

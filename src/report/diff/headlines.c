@@ -116,6 +116,29 @@ static void device_headline(struct answer *w, const struct vt_diff_device *d, in
 	headline(w, "in-use", false, &text);
 }
 
+/* The variable that holds most of the growth: what has no name leads to nothing. */
+static void owner_headline(struct answer *w)
+{
+	const struct vt_diff_owner *o = w->diff->owners.n ? &w->diff->owners.data[0] : NULL;
+	struct vt_str text = { 0 };
+	char change[VT_NUM_MAX], before[VT_NUM_MAX], after[VT_NUM_MAX];
+
+	if (!o || vt_diff_bytes(&o->amount) <= 0 || o->category == VT_CATEGORY_UNKNOWN)
+		return;
+	vt_str_add(&text, vt_keeper_title(o->variable, o->category));
+	if (w->diff->why_other || w->diff->seconds < 0)
+		vt_str_addf(&text, ": %s -> %s tensors, %s",
+			    vt_format_count(before, o->tensors_before),
+			    vt_format_count(after, o->tensors_after),
+			    vt_format_change(change, vt_diff_bytes(&o->amount)));
+	else
+		vt_keeper_add_growth(&text, o->tensors_before, o->tensors_after,
+				     vt_diff_bytes(&o->amount));
+	vt_str_add(&text, ": ");
+	vt_keeper_add_how(&text, o->variable, o->path, o->category);
+	headline(w, "owner", false, &text);
+}
+
 bool vt_diff_make_headlines(struct vt_diff *diff)
 {
 	struct answer answer = { .diff = diff }, *w = &answer;
@@ -132,6 +155,7 @@ bool vt_diff_make_headlines(struct vt_diff *diff)
 				(int64_t)((uint64_t)allocated +
 					  (uint64_t)vt_diff_bytes(&d->parts[VT_DIFF_ALLOCATED]));
 	}
+	owner_headline(w);
 	/* Sites count all devices together. */
 	for (size_t i = 0; i < diff->devices.n; i++)
 		device_headline(w, &diff->devices.data[i], allocated, n == 1);
@@ -142,7 +166,7 @@ bool vt_diff_make_headlines(struct vt_diff *diff)
 		add_most(w, &text, allocated);
 		headline(w, "in-use-all", false, &text);
 	}
-	if (!diff->headlines.n) {
+	if (!n && !diff->headlines.n) {
 		vt_str_add(
 			&text,
 			"Nothing can be compared: neither report knows both what PyTorch has and what is free on a GPU");

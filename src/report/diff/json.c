@@ -179,6 +179,38 @@ static void write_driver(struct vt_json *json, const struct vt_diff *diff)
 	vt_json_end_array(json);
 }
 
+static void write_owners(struct vt_json *json, const struct vt_diff *diff)
+{
+	vt_json_text(json, "owners_compared", vt_diff_owners_name(diff->owners_compared));
+	vt_json_array(json, "owners");
+	for (size_t i = 0; i < diff->owners.n; i++) {
+		const struct vt_diff_owner *o = &diff->owners.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_name(json, "variable", o->variable);
+		vt_json_name(json, "path", o->path);
+		vt_json_text(json, "category", vt_category_code(o->category));
+		vt_json_bool(json, "certain", o->certain);
+		put_change(json, &o->amount);
+		vt_json_uint(json, "tensors_before", o->tensors_before);
+		vt_json_uint(json, "tensors_after", o->tensors_after);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+	vt_json_array(json, "categories");
+	for (size_t i = 0; i < VT_N_CATEGORIES; i++) {
+		const struct vt_diff_amount *a = &diff->categories[i];
+
+		if (!a->before.blocks && !a->after.blocks)
+			continue;
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "category", vt_category_code((enum vt_category)i));
+		put_change(json, a);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
 static void write_texts(struct vt_json *json, const struct vt_diff *diff)
 {
 	vt_json_headlines(json, diff->headlines.data, diff->headlines.n);
@@ -213,6 +245,7 @@ struct vt_error *vt_diff_write_json(const struct vt_diff *diff, FILE *out)
 	vt_json_text(json, "why_other_process", diff->why_other);
 	vt_json_milli(json, "seconds", diff->seconds);
 	write_devices(json, diff);
+	write_owners(json, diff);
 	write_sites(json, diff);
 	write_groups(json, diff);
 	write_driver(json, diff);

@@ -4,5 +4,7 @@ src_report_diff_libdiff_a_SOURCES = \
 	src/report/diff/diff.c src/report/diff/diff.h \
 	src/report/diff/growth.c src/report/diff/growth.h \
 	src/report/diff/headlines.c src/report/diff/headlines.h \
+	src/report/diff/keepers.c src/report/diff/keepers.h \
 	src/report/diff/json.c \
+	src/report/diff/owners.c src/report/diff/owners.h \
 	src/report/diff/text.c

@@ -10,6 +10,7 @@
 #include "model/place.h"
 #include "report/text/text.h"
 
+#define MAX_GONE 3   /* owners that are shown although there are too many */
 #define MAX_TRACES 8 /* of a site; JSON has all */
 
 enum {
@@ -353,6 +354,81 @@ static void print_sites(const struct table *t)
 	print_untraced(t);
 }
 
+/* ---- owners ---- */
+
+static void print_categories(const struct table *t)
+{
+	bool title = false;
+
+	for (size_t i = 0; i < VT_N_CATEGORIES; i++) {
+		const struct vt_diff_amount *a = &t->diff->categories[i];
+
+		if (is_unchanged(a))
+			continue;
+		if (!title)
+			print_title(t, "What the blocks in use are", NULL);
+		title = true;
+		print_row(t, vt_category_words((enum vt_category)i), a);
+	}
+}
+
+static void print_owner(const struct table *t, const struct vt_diff_owner *o)
+{
+	char before[VT_NUM_MAX], after[VT_NUM_MAX];
+	struct vt_str text = { 0 };
+
+	print_row(t, vt_keeper_title(o->variable, o->category), &o->amount);
+	if (!o->amount.after.blocks)
+		vt_str_add(&text, "gone: ");
+	else if (!o->amount.before.blocks)
+		vt_str_add(&text, "new: ");
+	vt_keeper_add_how(&text, o->variable, o->path, o->category);
+	if (o->amount.before.blocks && o->amount.after.blocks &&
+	    o->tensors_before != o->tensors_after)
+		vt_str_addf(&text, ", %s %s %s tensors", vt_format_count(before, o->tensors_before),
+			    t->line->ascii ? "->" : "→", vt_format_count(after, o->tensors_after));
+	vt_line_pad(t->line, 4);
+	vt_line_add(t->line, VT_DIM, vt_str_get(&text));
+	vt_line_end(t->line);
+	t->line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+/* The last ones shrank most. */
+static bool is_shown(const struct vt_diff *diff, size_t i, size_t changed, size_t limit)
+{
+	bool gone = !diff->owners.data[i].amount.after.blocks;
+
+	return changed < limit || (gone && diff->owners.n - i <= MAX_GONE);
+}
+
+static void print_owners(const struct table *t)
+{
+	const struct vt_diff *diff = t->diff;
+	struct vt_diff_amount rest = { { 0, 0 }, { 0, 0 } }, same = { { 0, 0 }, { 0, 0 } };
+	size_t limit = t->what->limit ? t->what->limit : SIZE_MAX, n = 0, n_rest = 0, n_same = 0;
+
+	for (size_t i = 0; i < diff->owners.n; i++) {
+		const struct vt_diff_owner *o = &diff->owners.data[i];
+
+		if (is_unchanged(&o->amount)) {
+			add_amount(&same, &o->amount);
+			n_same++;
+		} else if (is_shown(diff, i, n, limit)) {
+			if (!n++)
+				print_title(t, "Held by", NULL);
+			print_owner(t, o);
+		} else {
+			add_amount(&rest, &o->amount);
+			n_rest++;
+		}
+	}
+	if (!n)
+		return;
+	print_rest(t, &rest, n_rest, "more", "owners");
+	print_rest(t, &same, n_same, "unchanged", "owners");
+}
+
 /* ---- groups: without backtraces ---- */
 
 static void print_groups(const struct table *t)
@@ -486,6 +562,8 @@ struct vt_error *vt_diff_write_text(const struct vt_diff *diff, const struct vt_
 	print_headlines(&t);
 	for (size_t i = 0; i < diff->devices.n; i++)
 		print_device(&t, &diff->devices.data[i]);
+	print_categories(&t);
+	print_owners(&t);
 	print_sites(&t);
 	print_groups(&t);
 	print_driver(&t);
