@@ -629,6 +629,23 @@ static void sleep_until(const struct grow *g, uint64_t then_ns)
 	}
 }
 
+/* So that the report that is saved has owners. */
+static struct vt_error *look_again(struct grow *g)
+{
+	struct vt_model model;
+	struct vt_error *err;
+
+	if (!g->options->then || g->options->no_owners || !g->looks ||
+	    g->owners_failed >= MAX_OWNERS_FAILED || g->model.owners.state == VT_OWNERS_READ)
+		return NULL;
+	err = collect_look(g, true, &model);
+	if (!err)
+		err = take_look(g, &model);
+	vt_model_deinit(&model);
+	vt_error_catch(&err, VT_ERR_GONE);
+	return err;
+}
+
 static struct vt_error *watch(struct grow *g)
 {
 	uint64_t start = vt_now_ns(), next = start,
@@ -660,11 +677,11 @@ static struct vt_error *watch(struct grow *g)
 			       vt_now_ns() + g->options->every_ns;
 		if (next > end) {
 			sleep_until(g, end);
-			return NULL;
+			return look_again(g);
 		}
 		sleep_until(g, next);
 	}
-	return NULL;
+	return look_again(g);
 }
 
 static struct vt_error *finish(struct grow *g, size_t *n_growing)

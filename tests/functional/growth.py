@@ -298,6 +298,7 @@ def test_watch_names_the_place_that_grows():
             check_schema(json.load(file))
         data = diff_json(before, then, expect=(COMPLETE, PARTIAL))
         check(by_function(data)["leak"]["change_blocks"] > 0, "the report of --then", data["sites"])
+        equal(data["owners_compared"], "compared", "owners of --then")
 
 
 def test_watch_without_recording_and_its_end():

@@ -7,7 +7,6 @@
 #include "base/format.h"
 
 #define SAVED "← " /* owners/name.c: "saved by MulBackward0 ← losses[3]" */
-#define FROM_FILE_LINE ':'
 
 /* ---- folding ---- */
 
@@ -55,7 +54,7 @@ static void fold(struct vt_str *out, const char *text, bool all)
 			if (!all && (n == 2 || text[n - 1] != ']'))
 				n = 0;
 			vt_str_add(out, n ? "[*]" : "");
-		} else if (*text == FROM_FILE_LINE) {
+		} else if (*text == ':') {
 			n = digits(text + 1) + 1;
 			n = n > 1 && text[n] == ')' ? n : 0; /* "(train.py:88)" */
 		}

@@ -89,8 +89,7 @@ bool vt_diff_compare_owners(struct vt_diff *diff)
 	for (size_t i = 0; i < diff->keepers[1].items.n && ok; i++) {
 		const struct vt_keeper *after = &diff->keepers[1].items.data[i];
 
-		ok = add(diff,
-			 vt_keepers_find(&diff->keepers[0], after->variable, after->category),
+		ok = add(diff, vt_keepers_find(&diff->keepers[0], after->variable, after->category),
 			 after);
 	}
 	for (size_t i = 0; i < diff->keepers[0].items.n && ok; i++) {
