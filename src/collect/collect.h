@@ -38,12 +38,18 @@ struct vt_collect_moment {
  * is prepared, just before the threads of this one are stopped or read as they sleep, and may wait
  * there; after that, before slow work (names); and when nothing is left but to wait for what
  * another worker finds out (lines_memo). Each is called at most once, in that order.
+ *
+ * Owners are looked for when the process runs again: no stop gets longer by them.
  */
 struct vt_collect_together {
 	void (*wait)(void *arg);
 	void (*released)(void *arg);
 	void (*waits)(void *arg);
 	void *arg;
+	/* For owners: */
+	uint64_t owners_until_ns; /* what is not read by then is left out */
+	uint64_t owners_most;     /* bytes of our memory, at most */
+	unsigned int at_once;     /* processes that share the rest of it */
 };
 
 struct vt_collect_options {

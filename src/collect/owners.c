@@ -4,6 +4,9 @@
  * process's objects is made once while it runs; the pages that this took are copied again when it
  * stands still; if anything in them has changed, the graph is made again from the copy. A process
  * that is stuck, which is when one asks, has not changed.
+ *
+ * With others of a job (a triage) all of that comes when the process runs again. Its allocators'
+ * counters tell whether blocks came or went since they were listed.
  */
 #include "owners/owners.h"
 
@@ -13,6 +16,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/room.h"
+#include "collect/outside.h"
 #include "collect/owners.h"
 #include "target/readers.h"
 
@@ -52,9 +56,12 @@ struct vt_collect_owners {
 static void explore(struct vt_collect *c)
 {
 	struct vt_collect_owners *own = c->owners;
+	const struct vt_collect_together *together = c->options->together;
 	uint64_t start = vt_now_ns();
 
 	own->input.deadline_ns = start + EXPLORE_NS;
+	if (together && together->owners_until_ns < own->input.deadline_ns)
+		own->input.deadline_ns = together->owners_until_ns;
 	if (own->explored) {
 		vt_owners_explore_again(&own->owners, &own->input);
 	} else {
@@ -98,10 +105,15 @@ static bool is_running(struct vt_collect *c)
  * The job's container may be ours, too: what we take must not bring it near its limit. A graph that
  * does not fit is incomplete, which the report says.
  */
-static uint64_t room(void)
+static uint64_t room(const struct vt_collect *c)
 {
+	const struct vt_collect_together *together = c->options->together;
 	uint64_t bytes = vt_memory_room();
 
+	if (together) {
+		bytes /= together->at_once;
+		bytes = bytes < together->owners_most ? bytes : together->owners_most;
+	}
 	return bytes < LEAST_ROOM ? 0 : bytes > MOST_ROOM ? MOST_ROOM : bytes;
 }
 
@@ -112,22 +124,21 @@ bool vt_collect_wants_owners(const struct vt_collect *c)
 	       (c->torch.backend == VT_TORCH_NATIVE || c->torch.backend == VT_TORCH_UNKNOWN);
 }
 
-/*
- * In a process that runs, before the blocks are listed inside it, so that little time is between
- * the list and the stop: what is allocated or freed in between cannot be matched.
- */
-void vt_collect_owners_begin(struct vt_collect *c)
+static void fail(struct vt_collect *c, const char *code, const char *why)
 {
-	uint64_t part = room() / PARTS;
+	c->model->owners.state = VT_OWNERS_FAILED;
+	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_OWNERS, code,
+		      "the owners of blocks are not known: %s", why);
+}
+
+static void begin(struct vt_collect *c)
+{
+	uint64_t part = room(c) / PARTS;
 	struct vt_python *python;
 	struct vt_error *err;
 
-	if (!vt_collect_wants_owners(c))
-		return;
 	if (!part) {
-		c->model->owners.state = VT_OWNERS_FAILED;
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_OWNERS, "no-memory",
-			      "the owners of blocks are not known: too little memory is left here");
+		fail(c, "no-memory", "too little memory is left here");
 		return;
 	}
 	python = vt_collect_python(c);
@@ -153,6 +164,19 @@ void vt_collect_owners_begin(struct vt_collect *c)
 		.max_nodes = (size_t)(part / BYTES_A_NODE),
 		.max_edges = (size_t)(part / BYTES_AN_EDGE),
 	};
+}
+
+/*
+ * In a process that runs, before the blocks are listed inside it, so that little time is between
+ * the list and the stop: what is allocated or freed in between cannot be matched.
+ */
+void vt_collect_owners_begin(struct vt_collect *c)
+{
+	if (!vt_collect_wants_owners(c) || c->options->together)
+		return;
+	begin(c);
+	if (!c->owners)
+		return;
 	c->owners->running = is_running(c);
 	/* Whether the process has to be asked must be known before that. */
 	if (c->owners->running || c->options->ask_pytorch)
@@ -399,12 +423,35 @@ static void say_no_graph(struct vt_collect *c)
 				      "the owners of blocks are not known", err);
 }
 
+/* Without a stop, after that of all processes of the job. */
+static void explore_afterwards(struct vt_collect *c)
+{
+	struct vt_collect_owners *own;
+
+	if (vt_deadline_passed(c->options->together->owners_until_ns)) {
+		fail(c, "no-time", "the time for them was over");
+		return;
+	}
+	begin(c);
+	own = c->owners;
+	if (!own)
+		return;
+	explore(c);
+	if (own->explored && !c->target.origin->stands_still)
+		copy_again(c);
+}
+
 void vt_collect_owners_finish(struct vt_collect *c)
 {
 	struct vt_model_owners *owners = &c->model->owners;
 	struct vt_error *err;
+	bool after = c->options->together && vt_collect_wants_owners(c);
 	uint64_t start;
 
+	if (after && c->model->n_blocks)
+		explore_afterwards(c);
+	if (after && !c->model->n_blocks)
+		owners->state = VT_OWNERS_NO_BLOCKS;
 	if (c->asked_owners.told && c->model->n_blocks) {
 		finish_asked(c);
 		return;
@@ -421,7 +468,8 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	}
 	vt_progress("naming the owners");
 	explore_if_changed(c);
-	owners->ran = c->owners->copied && c->owners->pages.changed;
+	owners->ran = after ? !c->target.origin->stands_still && vt_outside_has_changed(c) :
+			      c->owners->copied && c->owners->pages.changed;
 	start = vt_now_ns();
 	if (vt_collect_why_no_owners(c)) {
 		owners->state = VT_OWNERS_NO_LAYOUT;

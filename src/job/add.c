@@ -238,6 +238,17 @@ static bool add_sites(struct vt_job *job, struct vt_member *member, const struct
 	return true;
 }
 
+static void add_owners(struct vt_member *member, const struct vt_model_owners *owners)
+{
+	member->owners = (struct vt_job_owners){
+		.state = owners->state,
+		.ran = owners->ran,
+		.whole = owners->whole,
+	};
+	for (size_t i = 0; i < VT_N_CATEGORIES && owners->state == VT_OWNERS_READ; i++)
+		member->owners.bytes[i] = owners->categories[i].bytes;
+}
+
 static bool add_collectives(struct vt_job *job, struct vt_member *member,
 			    const struct vt_model_collectives *from)
 {
@@ -266,6 +277,7 @@ static bool add_parts(struct vt_job *job, struct vt_member *member, const struct
 		if (!add_allocator(job, member, model, &model->allocators.data[i]))
 			return false;
 	add_requests(member, model);
+	add_owners(member, &model->owners);
 	if (!add_collectives(job, member, &model->collectives))
 		return false;
 	return add_sites(job, member, model);

@@ -42,6 +42,7 @@ static const struct {
 	[VT_FINDING_RAS_STATUS] = { "ras-status", true },
 	[VT_FINDING_IMBALANCE] = { "imbalance", false },
 	[VT_FINDING_IMBALANCE_CACHED] = { "imbalance-cached", false },
+	[VT_FINDING_IMBALANCE_CATEGORY] = { "imbalance-category", false },
 	[VT_FINDING_IDLE_HOLDER] = { "idle-holder", false },
 	[VT_FINDING_OUTSIDE_HOLDER] = { "outside-holder", false },
 };

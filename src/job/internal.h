@@ -68,6 +68,15 @@ const char *vt_job_operation_of(const struct vt_job *job, const struct vt_job_do
 /* The thread is in a collective: it waits, or still runs in it. */
 bool vt_job_is_in_collective(const struct vt_job *job, const struct vt_job_doing *doing);
 
+/*
+ * Whether the memory by category can be compared: blocks that came and went while it was looked at
+ * may be of any kind.
+ */
+static inline bool vt_job_owners_known(const struct vt_job_owners *owners)
+{
+	return owners->state == VT_OWNERS_READ && owners->whole && !owners->ran;
+}
+
 /* ---- job/set.c ---- */
 
 /*

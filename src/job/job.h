@@ -104,6 +104,14 @@ struct vt_job_memory {
 	uint64_t total, free_bytes;
 };
 
+/* What the blocks in use of a process are, on all its devices together. */
+struct vt_job_owners {
+	enum vt_owners_state state;
+	bool ran;   /* blocks came and went while it was looked at */
+	bool whole; /* all objects were read */
+	uint64_t bytes[VT_N_CATEGORIES];
+};
+
 /* A place that allocated blocks in use, if that was recorded; only the largest places. */
 struct vt_job_site {
 	const char *title; /* "forward attn.py:57" */
@@ -163,6 +171,7 @@ struct vt_member {
 	VT_VEC(struct vt_job_thread) threads; /* the main thread first */
 	VT_VEC(struct vt_job_memory) memory;
 	VT_VEC(struct vt_job_site) sites;
+	struct vt_job_owners owners;
 	struct vt_model_collectives collectives; /* texts are interned */
 	struct vt_job_requests requests;
 	const char *diag; /* the first missing thing; NULL none */

@@ -38,6 +38,7 @@
 #define ENDING_NS (500 * VT_NS_PER_MS)  /* for a killed worker to end: it may be in the kernel */
 #define UNDISTURBED_NS (200 * VT_NS_PER_MS) /* for capturing, before names are resolved */
 #define HOLDING_NS (12 * VT_NS_PER_S)       /* to hold a process: a watchdog ends it after 10 s */
+#define OWNERS_PART 2                       /* of the time for all: then none looks for owners */
 #define LOOK_NS (1 * VT_NS_PER_S)           /* the interval of that check */
 #define POLL_ENDING_MS 2
 
@@ -78,7 +79,8 @@ struct workers {
 	struct vt_phases phases;
 	struct vt_triage_ras *ras; /* NULL: RAS is not asked */
 	size_t n_processors;
-	uint64_t begin_ns, deadline_ns;
+	unsigned int n_with_owners;
+	uint64_t begin_ns, deadline_ns, owners_until_ns;
 	uint64_t last_ready_ns; /* the last progress before the start */
 	sigset_t mask;          /* while waiting: the user's signals are not blocked */
 };
@@ -159,6 +161,8 @@ static bool start_worker(struct workers *workers, struct worker *worker)
 		.start = start_of(workers, worker),
 		.go = worker->go,
 		.deadline_ns = workers->deadline_ns,
+		.owners_until_ns = workers->owners_until_ns,
+		.at_once = workers->n_with_owners,
 		.lines_memo = workers->lines_memo,
 		.phases = &workers->phases,
 		.number = (size_t)(worker - workers->list),
@@ -559,6 +563,15 @@ static void start_all(struct workers *workers, struct vt_suspect *suspects, int 
 	}
 }
 
+static unsigned int count_with_owners(const struct vt_suspect *suspects, size_t n)
+{
+	unsigned int count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += vt_triage_has_owners(&suspects[i]);
+	return count ? count : 1;
+}
+
 /* A turn: as many processes as can be read together. */
 static struct vt_error *take_turn(struct workers *workers, struct vt_suspect *suspects, int *status)
 {
@@ -576,6 +589,7 @@ static struct vt_error *take_turn(struct workers *workers, struct vt_suspect *su
 		return err;
 	}
 	workers->list = list;
+	workers->n_with_owners = count_with_owners(suspects, workers->n);
 	workers->n_lots = n_lots;
 	workers->n_started = 0;
 	workers->begin_ns = workers->last_ready_ns = vt_now_ns();
@@ -612,6 +626,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 		.job = job,
 		.n_processors = count_processors(),
 		.deadline_ns = vt_now_ns() + options->timeout_ns,
+		.owners_until_ns = vt_now_ns() + options->timeout_ns / OWNERS_PART,
 	};
 	struct sigaction before[4];
 	struct vt_error *err = NULL;

@@ -41,6 +41,8 @@ struct vt_worker_setup {
 	struct vt_latch *go;    /* its own: opened when a processor is free for the rest */
 	struct vt_lines_memo *lines_memo; /* of all; NULL none */
 	uint64_t deadline_ns;
+	uint64_t owners_until_ns; /* looking for owners ends then, for the rest needs time, too */
+	unsigned int at_once;     /* workers */
 };
 
 /*

@@ -731,6 +731,12 @@ static void correct_role(struct vt_suspect *suspect, const struct vt_model *mode
 		suspect->label.worker = -1;
 }
 
+/* The role of a core is known when it has been read. */
+bool vt_triage_has_owners(const struct vt_suspect *suspect)
+{
+	return suspect->label.in_job && (suspect->core || suspect->label.role == VT_ROLE_RANK);
+}
+
 void vt_triage_correct_label(struct vt_suspect *suspect, const struct vt_model *model)
 {
 	struct vt_label *label = &suspect->label;

@@ -75,6 +75,9 @@ void vt_suspects_deinit(struct vt_suspects *suspects);
 /* Makes a host name safe for a file name: keeps harmless characters only. NULL stays NULL. */
 char *vt_triage_harmless(char *name);
 
+/* Whether it is worth looking for what keeps its blocks alive: it is a rank, or may be one. */
+bool vt_triage_has_owners(const struct vt_suspect *suspect);
+
 /* Corrects a guessed label by the stacks; labels a core entirely. Texts are the model's. */
 void vt_triage_correct_label(struct vt_suspect *suspect, const struct vt_model *model);
 

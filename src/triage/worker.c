@@ -27,11 +27,12 @@
 #include "target/session.h"
 #include "job/json/json.h"
 
-#define MAX_MEMORY ((size_t)4 << 30) /* a report of two million blocks takes 1 GiB */
-#define MAX_FILE ((rlim_t)1 << 30)   /* of its JSON */
-#define OTHERS_NS (1 * VT_NS_PER_S)  /* for a process outside the job, which keeps running */
-#define LATE_NS (10 * VT_NS_PER_MS)  /* after the others: worth mentioning */
-#define MAX_TRIES 3                  /* of a process that calls exec at that moment */
+#define MAX_MEMORY ((size_t)4 << 30)    /* a report of two million blocks takes 1 GiB */
+#define MAX_FILE ((rlim_t)1 << 30)      /* of its JSON */
+#define OTHERS_NS (1 * VT_NS_PER_S)     /* for a process outside the job, which keeps running */
+#define LATE_NS (10 * VT_NS_PER_MS)     /* after the others: worth mentioning */
+#define OWNERS_MOST ((uint64_t)3 << 30) /* of our memory: some of it is used, parts stay below */
+#define MAX_TRIES 3                     /* of a process that calls exec at that moment */
 #define RETRY_NS (5 * VT_NS_PER_MS)
 
 struct worker {
@@ -145,6 +146,7 @@ static void choose_options(const struct worker *w, const struct vt_collect_toget
 	collect->together = together;
 	collect->lines_memo = w->setup->lines_memo;
 	collect->ask_collectives = true;
+	collect->owners &= vt_triage_has_owners(w->suspect);
 	if (!w->options->inject || label->role != VT_ROLE_RANK || !w->suspect->uses_gpu)
 		collect->touch = vt_touch_less(collect->touch, VT_TOUCH_STOP);
 	if (label->in_job)
@@ -209,7 +211,10 @@ static struct vt_error *examine_suspect(struct worker *w)
 	const struct vt_collect_together together = { .wait = wait_for_start,
 						      .released = wait_for_processor,
 						      .waits = say_that_it_waits,
-						      .arg = w };
+						      .arg = w,
+						      .owners_until_ns = w->setup->owners_until_ns,
+						      .owners_most = OWNERS_MOST,
+						      .at_once = w->setup->at_once };
 	struct vt_collect_options options;
 	struct vt_subject subject = {
 		.origin = w->suspect->core ? &vt_origin_core : &vt_origin_process,

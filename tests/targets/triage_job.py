@@ -12,6 +12,8 @@ takes memory of the device, gets a batch from a real DataLoader, and then waits 
   oom        it tries again and again to get more memory than there is
   stopped    it waits for a batch: its first loader worker was stopped by SIGSTOP
   sleep      it waits for a batch: its first loader worker sleeps uninterruptibly, in vfork()
+  keeps      it waits there, too, but keeps the graph of what it computed (600 MiB)
+  allocates  it takes memory and gives it back, again and again
   killed     it was killed; the launcher does not collect it
 
 The launcher prints "READY" and a JSON object, {"ranks": [pid...], "workers": [[pid...]...]}, when all are in their places, and ends with
@@ -79,6 +81,20 @@ def allocate_again():
             pass
 
 
+def keep():
+    import torch
+    weight = torch.empty(150 << 20, device="cuda", requires_grad=True)  # what is saved is as much
+    kept = [weight.exp().sum()]
+    all_reduce()
+    return kept
+
+
+def allocate_and_free():
+    import torch
+    while True:
+        torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+
+
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -114,7 +130,8 @@ class Samples:
         return index
 
 
-TROUBLES = {"elsewhere": save_metrics, "loop": spin, "oom": allocate_again, "killed": die}
+TROUBLES = {"elsewhere": save_metrics, "loop": spin, "oom": allocate_again, "keeps": keep, "allocates": allocate_and_free,
+            "killed": die}
 
 
 def run_rank(args, trouble):
@@ -163,7 +180,7 @@ def launch(args):
     if letters:
         wait_for(workers[args.of][0], letters)
     for number, rank in enumerate(ranks):
-        wait_for(rank.pid, {"loop": "R", "oom": "RS", "killed": "Z"}.get(args.trouble, "S") if number == args.of else "S")
+        wait_for(rank.pid, {"loop": "R", "oom": "RS", "allocates": "RS", "killed": "Z"}.get(args.trouble, "S") if number == args.of else "S")
     print("READY " + json.dumps({"ranks": [rank.pid for rank in ranks], "workers": workers}), flush=True)
     sys.stdin.read()
     # Their workers end with them.

@@ -176,6 +176,26 @@ static void put_sites(struct vt_json *json, const struct vt_member *m)
 	vt_json_end_array(json);
 }
 
+/* Nothing if they were not looked for. */
+static void put_owners(struct vt_json *json, const struct vt_job_owners *owners)
+{
+	if (owners->state == VT_OWNERS_OFF)
+		return;
+	vt_json_object(json, "owners");
+	vt_json_text(json, "state", vt_owners_state_name(owners->state));
+	if (owners->state == VT_OWNERS_READ) {
+		vt_json_bool(json, "ran", owners->ran);
+		vt_json_bool(json, "whole", owners->whole);
+		vt_json_object_line(json, "bytes");
+		for (size_t i = 0; i < VT_N_CATEGORIES; i++)
+			if (owners->bytes[i])
+				vt_json_uint(json, vt_category_code((enum vt_category)i),
+					     owners->bytes[i]);
+		vt_json_end_object(json);
+	}
+	vt_json_end_object(json);
+}
+
 static void put_requests(struct vt_json *json, const struct vt_job_requests *r)
 {
 	vt_json_object_line(json, "requests");
@@ -225,6 +245,7 @@ static void put_member(struct vt_json *json, const struct vt_member *m)
 	put_memory(json, m);
 	put_requests(json, &m->requests);
 	put_sites(json, m);
+	put_owners(json, &m->owners);
 	vt_flight_put(json, &m->collectives);
 	put_threads(json, m);
 	vt_json_text(json, "does", vt_job_state_name(m->state));

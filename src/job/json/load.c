@@ -305,6 +305,34 @@ static void load_site(struct load *l, json_t *from, struct vt_member *member)
 				   .blocks = load_bytes(l, from, "blocks") };
 }
 
+static const char *owners_state_name(unsigned int i)
+{
+	return vt_owners_state_name((enum vt_owners_state)i);
+}
+
+/* Categories of a newer vramtap are not known here: they are left out. */
+static void load_owners(struct load *l, json_t *from, struct vt_job_owners *owners)
+{
+	json_t *bytes;
+
+	if (!has(from, "owners"))
+		return;
+	from = vt_json_in_object(&l->in, from, "owners");
+	owners->state = (enum vt_owners_state)vt_json_in_word(
+		&l->in, from, "state", owners_state_name, VT_N_OWNERS_STATES);
+	if (owners->state != VT_OWNERS_READ)
+		return;
+	owners->ran = vt_json_in_need_bool(&l->in, from, "ran");
+	owners->whole = vt_json_in_need_bool(&l->in, from, "whole");
+	bytes = vt_json_in_object(&l->in, from, "bytes");
+	for (size_t i = 0; i < VT_N_CATEGORIES; i++) {
+		const char *category = vt_category_code((enum vt_category)i);
+
+		if (has(bytes, category))
+			owners->bytes[i] = load_bytes(l, bytes, category);
+	}
+}
+
 /* Most of their texts are equal in all ranks. */
 static void load_collectives(struct load *l, json_t *from, struct vt_member *member)
 {
@@ -410,6 +438,7 @@ static void load_member(struct load *l, json_t *from)
 	load_parts(l, from, "memory", load_memory, member);
 	load_requests(l, from, &member->requests);
 	load_parts(l, from, "sites", load_site, member);
+	load_owners(l, from, &member->owners);
 	load_collectives(l, from, member);
 	load_threads(l, from, member);
 }

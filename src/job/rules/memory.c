@@ -150,5 +150,6 @@ void vt_rules_memory(struct vt_review *review)
 		say_imbalance(review, in_use, VT_FINDING_IMBALANCE, "in use");
 		say_imbalance(review, cached, VT_FINDING_IMBALANCE_CACHED, "cached");
 	}
+	vt_rules_categories(review);
 	say_holders(review);
 }

@@ -71,5 +71,7 @@ void vt_rules_ras(struct vt_review *review);     /* job/rules/ras.c: what NCCL's
 void vt_rules_equal(struct vt_review *review);   /* job/rules/rules.c: no rank differs */
 void vt_rules_workers(struct vt_review *review); /* job/rules/missing.c: loader workers */
 void vt_rules_memory(struct vt_review *review);  /* job/rules/memory.c */
+/* job/rules/categories.c: what the memory of ranks is; a part of the former */
+void vt_rules_categories(struct vt_review *review);
 
 #endif

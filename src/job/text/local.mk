@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += src/job/text/libtext.a
 src_job_text_libtext_a_SOURCES = \
+	src/job/text/categories.c \
 	src/job/text/groups.c \
 	src/job/text/memory.c \
 	src/job/text/ras.c \

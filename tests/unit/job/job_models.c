@@ -37,7 +37,7 @@ static const struct hang {
 	enum where others, culprit;
 	/* the culprit's worker 1 */
 	enum { NO_WORKER, WORKER_BUSY, WORKER_STUCK, WORKER_STOPPED, WORKER_GONE } worker;
-	bool outsider, imbalance, sequences;
+	bool outsider, imbalance, activations, sequences;
 } hangs[] = {
 	{ .name = "none", .others = IN_ALL_REDUCE, .culprit = IN_ALL_REDUCE },
 	{ .name = "loop", .others = IN_ALL_REDUCE, .culprit = IN_LOOP },
@@ -74,16 +74,20 @@ static const struct hang {
 	  .others = IN_ALL_REDUCE,
 	  .culprit = IN_ALL_REDUCE,
 	  .imbalance = true },
+	{ .name = "activations",
+	  .others = IN_ALL_REDUCE,
+	  .culprit = IN_ALL_REDUCE,
+	  .activations = true },
 	{ .name = "sequences", .others = ON_DEVICE, .culprit = ON_DEVICE, .sequences = true },
 };
 
 #define N_HANGS (sizeof(hangs) / sizeof(hangs[0]))
 
 const char *const job_model_hangs[] = {
-	"none",        "loop",      "sleep",     "gpu",     "different",   "call-site",
-	"retries",     "oom",       "loader",    "loaders", "loader-busy", "loader-stopped",
-	"loader-gone", "stuck",     "stopped",   "traced",  "killed",      "unreadable",
-	"outsider",    "imbalance", "sequences", NULL,
+	"none",        "loop",      "sleep",       "gpu",       "different",   "call-site",
+	"retries",     "oom",       "loader",      "loaders",   "loader-busy", "loader-stopped",
+	"loader-gone", "stuck",     "stopped",     "traced",    "killed",      "unreadable",
+	"outsider",    "imbalance", "activations", "sequences", NULL,
 };
 
 static const struct hang *find_hang(const char *name)
@@ -313,6 +317,19 @@ static void add_memory(struct vt_model *model, int rank, uint64_t in_use, uint64
 	report_add_block(model, VT_BLOCK_CACHED, cached, 0);
 }
 
+/* Of the block in use, the first one. */
+static bool add_owner(struct vt_model *model, enum vt_category category)
+{
+	struct vt_model_owner *owner = vt_vec_append(&model->owners.items);
+
+	if (!owner)
+		return false;
+	*owner = (struct vt_model_owner){ .category = (uint8_t)category, .name = "" };
+	model->owners.state = VT_OWNERS_READ;
+	model->owners.whole = true;
+	return true;
+}
+
 static bool add_rank(const struct made *made, int rank)
 {
 	enum where where = rank == made->what->culprit ? made->hang->culprit : made->hang->others;
@@ -330,6 +347,10 @@ static bool add_rank(const struct made *made, int rank)
 	add_pool_threads(&model, made->what, rank, label.pid);
 	add_memory(&model, rank,
 		   (made->hang->imbalance && rank == made->what->culprit ? 60 : 40) * GIB, 8 * GIB);
+	if (made->hang->activations &&
+	    !add_owner(&model, rank == made->what->culprit ? VT_CATEGORY_ACTIVATION :
+							     VT_CATEGORY_PARAMETER))
+		return false;
 	a = &model.allocators.data[0];
 	a->result.have_stats = true;
 	a->result.stats.num_alloc_retries = where == IN_CUDA_FREE || where == KEPT ? 3 : 0;

@@ -10,7 +10,7 @@ import sys
 SOURCE = os.environ.get("VRAMTAP_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "../../.."))
 DEMO = os.path.join(os.environ.get("VRAMTAP_BUILD_DIR", "."), "tests/unit/job/job_demo")
 HANGS = ("none loop sleep gpu different call-site retries oom loader loaders loader-busy loader-stopped loader-gone stuck stopped traced killed "
-         "unreadable outsider imbalance sequences").split()
+         "unreadable outsider imbalance activations sequences").split()
 
 
 def indices(ranges):

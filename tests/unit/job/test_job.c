@@ -120,6 +120,8 @@ static const struct expected {
 	{ "sequences", "behind",
 	  "rank %d has not begun all_reduce number 4172 of process group default_pg, the last one there was number 4170; ",
 	  false, false, false },
+	{ "activations", "imbalance-category", "rank %d has 40.0 GiB of activations, ", false,
+	  false, false },
 	{ "imbalance", "imbalance", "rank %d has 60.0 GiB in use, the median rank 40.0 GiB", false,
 	  false, false },
 };
