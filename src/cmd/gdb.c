@@ -24,6 +24,7 @@
 #include "report/text/parts.h"
 
 #define DEFAULT_BLOCKS 20
+#define DEFAULT_OWNERS 20
 #define MAX_BLOCKS_SHOWN (1 << 24)
 #define BUDGET_NS (5 * VT_NS_PER_S)
 /* What can be done next, in gdb. */
@@ -31,6 +32,7 @@ static const struct vt_writer_hints hints = {
 	.all_threads = "(vramtap stacks all shows all)",
 	.all_blocks = "(vramtap blocks all lists all)",
 	.all_sites = "(vramtap sites all shows all, with every frame)",
+	.owners = "(vramtap owners all lists all, vramtap block what one frees)",
 	.json = "vramtap save FILE",
 	.record = "vramtap record on",
 	.devices = "vramtap refresh asks the driver; gdb detaches from the process for that.",
@@ -53,6 +55,7 @@ struct ask {
 enum part {
 	PART_NOTHING, /* only what gdb has before it, and whether it holds it */
 	PART_MEMORY,
+	PART_OWNERS, /* memory, and what keeps it alive */
 	PART_STACKS,
 	PART_REPORT,   /* both */
 	PART_RELEASED, /* gdb does not hold it now: a full report, from inside, */
@@ -126,6 +129,23 @@ static struct vt_error *answer_sites(struct ask *ask)
 {
 	vt_gdb_values_memory(&ask->answer, &ask->model);
 	return vt_write_sites_text(&ask->model, &ask->output.writer, ask->answer.text);
+}
+
+/* Its pattern comes with gdb's state: a shell must not see it. */
+static bool parse_owners(struct ask *ask)
+{
+	const char *pattern = ask->state.pattern;
+
+	ask->output.writer.all_owners = pattern && !strcmp(pattern, "all");
+	ask->output.writer.owner = ask->output.writer.all_owners ? NULL : pattern;
+	return ask->n_args == 0 && (!pattern || *pattern);
+}
+
+static struct vt_error *answer_owners(struct ask *ask)
+{
+	vt_gdb_values_memory(&ask->answer, &ask->model);
+	return vt_write_owners_text(&ask->model, DEFAULT_OWNERS, &ask->output.writer,
+				    ask->answer.text);
 }
 
 static struct vt_error *answer_block(struct ask *ask)
@@ -430,7 +450,9 @@ static const struct verb verbs[] = {
 	{ "info", PART_MEMORY, VT_GDB_MEMORY, "info", has_no_arguments, answer_info },
 	{ "blocks", PART_MEMORY, VT_GDB_MEMORY, "blocks [COUNT|all]", parse_blocks, answer_blocks },
 	{ "sites", PART_MEMORY, VT_GDB_MEMORY, "sites [all]", parse_all, answer_sites },
-	{ "block", PART_MEMORY, VT_GDB_FOUND, "block EXPRESSION", has_no_arguments, answer_block },
+	{ "owners", PART_OWNERS, VT_GDB_MEMORY, "owners [all|PATTERN]", parse_owners,
+	  answer_owners },
+	{ "block", PART_OWNERS, VT_GDB_FOUND, "block EXPRESSION", has_no_arguments, answer_block },
 	{ "stacks", PART_STACKS, VT_GDB_THREADS, "stacks [all|python|main]", parse_stacks,
 	  answer_stacks },
 	{ "bt", PART_STACKS, VT_GDB_THREAD, "bt", has_no_arguments, answer_bt },
@@ -501,9 +523,11 @@ static struct vt_error *collect(struct ask *ask, const struct verb *verb)
 	ask->options.budget_ns = BUDGET_NS;
 	ask->options.touch = verb->part == PART_RELEASED ? VT_TOUCH_INSIDE : VT_TOUCH_STOP;
 	ask->options.want = verb->part == PART_MEMORY ? VT_WANT_MEMORY :
+			    verb->part == PART_OWNERS ? VT_WANT_MEMORY :
 			    verb->part == PART_STACKS ? VT_WANT_THREADS :
 							VT_WANT_ALL;
-	ask->options.owners = ask->options.holders = verb->part == PART_REPORT;
+	ask->options.owners = verb->part == PART_REPORT || verb->part == PART_OWNERS;
+	ask->options.holders = ask->options.owners;
 	switch (verb->part) {
 	case PART_OTHER:
 		return NULL;

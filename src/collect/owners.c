@@ -273,7 +273,7 @@ static void copy(struct vt_collect *c)
 		return;
 	if (!c->owners->explored)
 		explore(c); /* a core, or a process that may not be stopped */
-	if (!c->owners->explored || !c->target.live)
+	if (!c->owners->explored || c->target.origin->stands_still)
 		return;
 	if (copy_again(c) && c->stop.stands) {
 		uint64_t now = vt_now_ns(), end = start + STOP_NS;

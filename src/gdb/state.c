@@ -240,6 +240,20 @@ static void read_address(struct parser *p, const char *text)
 	p->state->address = strtoull(text, NULL, 16);
 }
 
+/* A variable that is there for this question only. Words have quotes around them. */
+static void read_pattern(struct parser *p, const char *text)
+{
+	size_t n = strlen(text);
+
+	if (n >= 2 && (*text == '\'' || *text == '"') && text[n - 1] == *text) {
+		text++;
+		n -= 2;
+	}
+	p->state->pattern = vt_arena_strndup(&p->state->arena, text, n);
+	if (!p->state->pattern)
+		p->err = &vt_enomem;
+}
+
 static void read_python(struct parser *p, const char *text)
 {
 	const char *frame = strchr(text, ' ');
@@ -299,6 +313,7 @@ static const struct {
 	{ "selected ", read_selected },
 	{ "on device ", read_on_device },
 	{ "address ", read_address },
+	{ "VRAMTAP_PATTERN = ", read_pattern },
 	{ "python ", read_python },
 	{ "was ", read_was },
 	{ "Local core dump file:", expect_core },

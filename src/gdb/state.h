@@ -27,6 +27,7 @@ struct vt_gdb_state {
 	int frame;              /* level of the selected frame, -1 unknown */
 	bool on_device;         /* cuda-gdb shows a kernel, not the selected thread */
 	uint64_t address;       /* the argument of "vramtap block" */
+	const char *pattern;    /* the argument of "vramtap owners"; NULL none */
 	pid_t python_tid;       /* the thread of python_frame */
 	size_t python_frame;    /* the selected Python frame ("vramtap pyframe"); 0 none selected */
 	/*

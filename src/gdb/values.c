@@ -26,6 +26,8 @@ static const struct {
 	{ VT_GDB_FOUND, "vt_block_state" },
 	{ VT_GDB_FOUND, "vt_block_device" },
 	{ VT_GDB_FOUND, "vt_block_stream" },
+	{ VT_GDB_FOUND, "vt_block_category" },
+	{ VT_GDB_FOUND, "vt_block_owner" },
 	{ VT_GDB_FOUND, "vt_block_prev" },
 	{ VT_GDB_FOUND, "vt_block_next" },
 	{ VT_GDB_FOUND, "vt_segment_addr" },
@@ -113,6 +115,29 @@ void vt_gdb_values_devices(struct vt_gdb_answer *answer, const struct vt_model *
 	set_known(answer, "vt_devices", model->devices.n, model->devices.n);
 }
 
+/* Escaped as in our output, because a script may print it and it comes from the process. */
+static void set_shown(struct vt_gdb_answer *answer, const char *name, const char *text)
+{
+	struct vt_str shown = { 0 };
+
+	vt_str_add_escaped(&shown, text ? text : "", text ? strlen(text) : 0);
+	vt_gdb_set_text(answer, name, vt_str_get(&shown));
+	vt_str_deinit(&shown);
+}
+
+static void set_owner(struct vt_gdb_answer *answer, const struct vt_model_owner *owner)
+{
+	if (owner)
+		vt_gdb_set_text(answer, "vt_block_category",
+				vt_category_code((enum vt_category)owner->category));
+	else
+		vt_gdb_set_void(answer, "vt_block_category");
+	if (owner && *owner->name)
+		set_shown(answer, "vt_block_owner", owner->name);
+	else
+		vt_gdb_set_void(answer, "vt_block_owner");
+}
+
 void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *model,
 			 const struct vt_found *found)
 {
@@ -137,6 +162,7 @@ void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *mo
 		vt_gdb_set_text(answer, "vt_block_state", vt_block_state_name(b->state));
 	else
 		vt_gdb_set_void(answer, "vt_block_state");
+	set_owner(answer, is_block ? vt_model_owner(model, found->index) : NULL);
 }
 
 void vt_gdb_values_threads(struct vt_gdb_answer *answer, const struct vt_model *model)
@@ -150,16 +176,6 @@ void vt_gdb_values_thread(struct vt_gdb_answer *answer, const struct vt_model_th
 	vt_gdb_set_number(answer, "vt_tid", (uint64_t)thread->tid);
 	vt_gdb_set_number(answer, "vt_frames", thread->stack.n_frames);
 	vt_gdb_set_number(answer, "vt_pyframes", vt_model_count_python(&thread->stack));
-}
-
-/* Escaped as in our output, because a script may print it and it comes from the process. */
-static void set_shown(struct vt_gdb_answer *answer, const char *name, const char *text)
-{
-	struct vt_str shown = { 0 };
-
-	vt_str_add_escaped(&shown, text ? text : "", text ? strlen(text) : 0);
-	vt_gdb_set_text(answer, name, vt_str_get(&shown));
-	vt_str_deinit(&shown);
 }
 
 void vt_gdb_values_python(struct vt_gdb_answer *answer, size_t number,

@@ -3,12 +3,13 @@
 """gdb's commands about memory, in every gdb, on a process and on its core: against vramtap report --json and PyTorch's own snapshot."""
 import json
 import os
+import re
 
 from session import SMALL, attached, batch, check_line, differences, for_each_gdb, machine_gdb, variables
 
 import core
 import torch_truth
-from harness import COMPLETE, check, compile_c, equal, main, report_json, scratch, target
+from harness import COMPLETE, SOURCE, Job, check, compile_c, equal, main, report_json, scratch, simulated_python, target
 from report_torch import Driver, versions
 
 
@@ -194,7 +195,7 @@ def block_values(data):
 
 
 NOTHING_FOUND = dict.fromkeys(("vt_block_addr", "vt_block_size", "vt_block_requested", "vt_block_device", "vt_block_stream", "vt_block_prev",
-                               "vt_block_next", "vt_segment_addr", "vt_segment_size", "vt_block_state"))
+                               "vt_block_next", "vt_segment_addr", "vt_segment_size", "vt_block_state", "vt_block_category", "vt_block_owner"))
 
 
 def test_block():
@@ -268,6 +269,57 @@ def test_block_symbol():
         for i in (0, 1, 3):
             check(run.text[i] and "no symbol" not in run.text[i].lower(), "the answer", run.text[i])
         same_variables(variables(run.text[2]), NOTHING_FOUND, "for a host address")
+
+
+LEAKS = os.path.join(SOURCE, "tests", "targets", "torch_leaks.py")
+
+
+def kept(data):
+    """Blocks in use by their address."""
+    return {b["address"]: b for a in data["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"] if b["state"] == "allocated"}
+
+
+def check_owners(gdb, data, *where):
+    blocks = kept(data)
+    some = sorted(blocks, key=lambda a: -blocks[a]["bytes"])[::len(blocks) // 6]
+    # A name is no command, wherever it comes to.
+    evil = f"x;touch${{IFS}}{scratch('evil')}|$(id)`id`&"
+    run = batch(gdb, ["vramtap owners", "show convenience", "vramtap owners all", "vramtap owners losses", "vramtap owners optimizer.state*'exp_avg'*",
+                      "vramtap owners 'late in train'", f"vramtap owners {evil}", "show environment VRAMTAP_PATTERN",
+                      *(c for a in some for c in (f"vramtap block {a}", "show convenience"))], *where, symbols=False)
+    same_variables(variables(run.text[1]), expected_memory(data), f"after owners, {gdb}")
+    for words in ("What the blocks in use are", "What would be freed", "losses (8 items)", "Owners of the 20 largest blocks"):
+        check(words in run.text[0], f"{words!r}, {gdb}", run.text[0])
+    equal(run.text[2].split("Owners of the blocks in use")[1].count("\n"), len(blocks) + 1, f"blocks that are listed, {gdb}")
+    for i, part in ((3, "losses"), (4, "'exp_avg'"), (5, "late in train")):
+        found = sum(any(part in (b["owner"].get(key) or "") for key in ("name", "variable")) for b in blocks.values())
+        check(found and f"Owners that match: {found} block" in run.text[i], f"blocks of {part}: {found}, {gdb}", run.text[i][:300])
+    check("No owner matches" in run.text[6] and not os.path.exists(evil.split("}")[1].split("|")[0]), f"a hostile pattern, {gdb}", run.text[6])
+    check("not defined" in run.text[7], f"what is left of a pattern, {gdb}", run.text[7])
+    for i, address in enumerate(some):
+        text, got, owner = run.text[8 + 2 * i], variables(run.text[9 + 2 * i]), blocks[address]["owner"]
+        same_variables(got, {"vt_block_category": owner["category"], "vt_block_owner": owner["name"]}, f"for {address}, {gdb}")
+        check((owner["name"] or "nobody found") in " ".join(text.split()), f"the owner of {address}, {gdb}", text, owner)
+        if owner.get("frees", {}).get("bytes"):
+            check(re.search(r"^  freed +with ", text, re.M), f"what frees {address}, {gdb}", text, owner)
+
+
+def test_owners():
+    """A loop with leaks, held by gdb, and its core: as a report has them."""
+    with Job(simulated_python(versions()[0]) + [LEAKS], ready="ready", env=dict(os.environ, **dict(SMALL, SIMCUDA_MEM_MB="512"))) as program:
+        data = report_json(program.pid, "--read-only")
+        for_each_gdb(check_owners, data, "-p", str(program.pid))
+        with core.gcore(program.pid) as path:
+            check_owners(machine_gdb(), core.report_core(path), "-c", path)
+
+
+def test_no_owners():
+    """Where there is no Python it says why."""
+    with driver() as driver_:
+        driver_("alloc 3 1000")
+        run = attached(machine_gdb(), driver_.pid, "vramtap owners", "vramtap owners x", "vramtap info", symbols=False)
+        for text in run.text[:2]:
+            check("Not known: there is no Python interpreter that can be read." in text, "why", text)
 
 
 def test_wrong_expression():

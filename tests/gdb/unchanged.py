@@ -50,7 +50,8 @@ SETTINGS = ["set height 50", "set width 97", "set confirm on", "set pagination o
             "set language c++", "set output-radix 16", "set environment LOOKED_AT me", "set $mine = 4711", "set $text_of_mine = 1.5",
             "set $vt = 7", "set $argc = 3", "set scheduler-locking off", "break usleep", "tbreak getpid", "display/i $pc",
             "define mine\necho mine\\n\nend", "print 42", "thread 2", "frame 2"]
-COMMANDS = ["vramtap info", "vramtap blocks", "vramtap blocks all", "vramtap sites", "vramtap block 0x1000", "vramtap stacks", "vramtap stacks all",
+COMMANDS = ["vramtap info", "vramtap blocks", "vramtap blocks all", "vramtap sites", "vramtap owners", "vramtap owners x",
+            "vramtap block 0x1000", "vramtap stacks", "vramtap stacks all",
             "vramtap bt", "vramtap locals", "vramtap pyframe", "vramtap pyframe up", "vramtap pyframe 1", "vramtap save /dev/null", "vramtap help",
             "vramtap", "vramtap no-such-command", "vramtap info too many", "vramtap record", "vramtap record maybe", "vramtap block", "vramtap save"]
 CHANGING = ["vramtap refresh", "vramtap record on", "vramtap record off"]
@@ -289,7 +290,7 @@ def test_help():
     """Each command has its text and is completed, also where gdb has no Python; a new one is noticed by its place in the script."""
     with open(script(), encoding="utf-8") as file:
         names = set(re.findall(r"^define vramtap (\S+)", file.read(), re.MULTILINE))
-    equal(names, {"info", "blocks", "sites", "block", "stacks", "bt", "locals", "pyframe", "save", "record", "refresh", "help"} | names, "commands")
+    equal(names, {"info", "blocks", "sites", "owners", "block", "stacks", "bt", "locals", "pyframe", "save", "record", "refresh", "help"} | names, "commands")
 
     def check_one(gdb):
         run = attached(gdb, proc.pid, "complete vramtap ", "help vramtap", "vramtap help", "vramtap", "help user-defined", "complete vramt",

@@ -19,7 +19,8 @@ from frames import FLAVOURS, spinning
 from harness import CACHE, CLEAN_UP, VRAMTAP, Skip, check, compile_c, equal, main, scratch, target
 from memory import driver
 
-LOOKS = ["vramtap info", "vramtap blocks", "vramtap sites", "vramtap block 0x1000", "vramtap stacks", "vramtap bt", "vramtap locals",
+LOOKS = ["vramtap info", "vramtap blocks", "vramtap sites", "vramtap owners", "vramtap owners x", "vramtap block 0x1000", "vramtap stacks",
+         "vramtap bt", "vramtap locals",
          "vramtap pyframe", "vramtap pyframe up", "vramtap save /dev/null"]
 CHANGES = ["vramtap refresh", "vramtap record on", "vramtap record off"]
 ALL = LOOKS + CHANGES
@@ -174,7 +175,7 @@ def test_arguments():
              "vramtap pyframe sideways": "usage", "vramtap pyframe 99999999999999999999999": "usage", "vramtap save": "usage",
              "vramtap save a b": "usage", "vramtap record": "usage: vramtap record on|off", "vramtap record maybe": "usage: vramtap record on|off",
              "vramtap record on now": "usage: vramtap record on|off", "vramtap refresh now": "usage: vramtap refresh", "vramtap locals x": "usage",
-             "vramtap bt 3": "usage"}
+             "vramtap bt 3": "usage", "vramtap owners a b": "usage: vramtap owners [all|PATTERN]", "vramtap owners ''": "usage"}
 
     def check_one(gdb):
         run = attached(gdb, driver_.pid, *with_status(wrong), *with_status(["vramtap info"]), symbols=False)

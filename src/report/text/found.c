@@ -99,6 +99,21 @@ static void print_unmapped(struct vt_line *line, const struct vt_found *found,
 		vt_format_size(size, b->size), found->allocator->device);
 }
 
+/* Only of blocks in use. Nothing where owners were not looked for. */
+static void print_owner(struct vt_line *line, const struct vt_model *model, size_t block)
+{
+	const struct vt_model_owner *owner = vt_model_owner(model, block);
+
+	if (owner) {
+		vt_text_fact(line, "owner", "%s", *owner->name ? owner->name : "nobody found");
+		vt_text_owner_facts(line, model, owner);
+	} else if (model->blocks[block].state == VT_BLOCK_ALLOCATED &&
+		   model->owners.state != VT_OWNERS_OFF) {
+		vt_text_fact(line, "owner", "not known: %s",
+			     vt_owners_state_words(model->owners.state));
+	}
+}
+
 static void print_block(struct vt_line *line, const struct vt_model *model,
 			const struct vt_found *found)
 {
@@ -121,6 +136,7 @@ static void print_block(struct vt_line *line, const struct vt_model *model,
 		print_neighbour(line, model, found, false);
 		print_neighbour(line, model, found, true);
 	}
+	print_owner(line, model, found->index);
 	vt_text_origin(line, model, found->index);
 }
 

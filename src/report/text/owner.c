@@ -140,10 +140,9 @@ static void print_freed(struct vt_line *line, const struct vt_model_owner *owner
 			     owner->freed_else ? owner->freed_else : "");
 }
 
-static void print_owner(struct vt_line *line, const struct vt_model *model,
-			const struct vt_model_owner *owner)
+void vt_text_owner_facts(struct vt_line *line, const struct vt_model *model,
+			 const struct vt_model_owner *owner)
 {
-	print_name(line, model, owner);
 	print_certainty(line, model, owner);
 	print_tensor(line, owner);
 	print_storage(line, owner);
@@ -153,6 +152,13 @@ static void print_owner(struct vt_line *line, const struct vt_model *model,
 		vt_text_fact(line, "type", "%s", owner->type);
 	print_holders(line, owner);
 	print_freed(line, owner);
+}
+
+static void print_owner(struct vt_line *line, const struct vt_model *model,
+			const struct vt_model_owner *owner)
+{
+	print_name(line, model, owner);
+	vt_text_owner_facts(line, model, owner);
 	print_block(line, &model->blocks[owner->block]);
 	if (vt_model_block_record(model, owner->block) || vt_model_block_trace(model, owner->block))
 		vt_text_origin(line, model, owner->block);

@@ -195,7 +195,7 @@ static void print_owner(struct vt_line *line, const struct vt_model *model,
 	vt_line_end(line);
 }
 
-static void print_owners(struct vt_line *line, const struct vt_model *model)
+static void print_owners(struct vt_line *line, const struct vt_model *model, size_t count)
 {
 	const struct vt_model_owners *owners = &model->owners;
 	struct row *rows = calloc(owners->items.n + 1, sizeof(*rows));
@@ -207,10 +207,19 @@ static void print_owners(struct vt_line *line, const struct vt_model *model)
 	for (size_t i = 0; i < owners->items.n; i++)
 		rows[i] = (struct row){ model->blocks[owners->items.data[i].block].size, i };
 	qsort(rows, owners->items.n, sizeof(*rows), larger_first);
-	vt_text_title(line, NULL, "Owners of the blocks in use");
-	for (size_t i = 0; i < owners->items.n; i++)
+	if (count < owners->items.n)
+		vt_text_title(line, NULL, "Owners of the %zu largest blocks in use", count);
+	else
+		vt_text_title(line, NULL, "Owners of the blocks in use");
+	for (size_t i = 0; i < owners->items.n && i < count; i++)
 		print_owner(line, model, &owners->items.data[rows[i].index]);
 	free(rows);
+}
+
+void vt_text_largest_owners(struct vt_line *line, const struct vt_model *model, size_t count)
+{
+	if (model->owners.state == VT_OWNERS_READ && all_bytes(model))
+		print_owners(line, model, count);
 }
 
 /* Who asks for something learns why there is none. */
@@ -244,5 +253,5 @@ void vt_text_owners(struct vt_line *line, const struct vt_model *model,
 	if (options->owner)
 		vt_text_owner(line, model, options->owner);
 	if (options->all_owners)
-		print_owners(line, model);
+		print_owners(line, model, SIZE_MAX);
 }

@@ -58,6 +58,25 @@ struct vt_error *vt_write_sites_text(const struct vt_model *model,
 	return vt_line_finish(&line);
 }
 
+struct vt_error *vt_write_owners_text(const struct vt_model *model, size_t count,
+				      const struct vt_writer_options *options, FILE *out)
+{
+	struct vt_writer_options totals = *options;
+	struct vt_line line;
+
+	begin(&line, options, out);
+	vt_text_no_allocator(&line, model);
+	totals.owners_by_given = model->allocators.n; /* who asks learns why there is nothing */
+	if (options->owner && model->owners.state == VT_OWNERS_READ)
+		vt_text_owner(&line, model, options->owner);
+	else
+		vt_text_owners(&line, model, &totals);
+	if (!options->owner && !options->all_owners)
+		vt_text_largest_owners(&line, model, count);
+	vt_text_missing(&line, model, VT_TOPIC_MEMORY);
+	return vt_line_finish(&line);
+}
+
 struct vt_error *vt_write_found_text(const struct vt_model *model, const struct vt_found *found,
 				     const struct vt_writer_options *options, FILE *out)
 {

@@ -28,8 +28,15 @@ struct vt_error *vt_write_sites_text(const struct vt_model *model,
 				     const struct vt_writer_options *options, FILE *out);
 
 /*
- * Everything about an address: allocator, segment, state, neighbours, known backtrace; or that
- * nothing is there.
+ * What the blocks in use are: totals, what would be freed, and the owners of the largest blocks,
+ * count of them; options->all_owners: of every block; options->owner: all about those that match.
+ */
+struct vt_error *vt_write_owners_text(const struct vt_model *model, size_t count,
+				      const struct vt_writer_options *options, FILE *out);
+
+/*
+ * Everything about an address: allocator, segment, state, neighbours, owner, known backtrace; or
+ * that nothing is there.
  */
 struct vt_error *vt_write_found_text(const struct vt_model *model, const struct vt_found *found,
 				     const struct vt_writer_options *options, FILE *out);

@@ -74,9 +74,14 @@ void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model);
 /* What the blocks in use are: totals, of every block, or what is known of some. */
 void vt_text_owners(struct vt_line *line, const struct vt_model *model,
 		    const struct vt_writer_options *options);
+/* The owners of the count largest blocks. */
+void vt_text_largest_owners(struct vt_line *line, const struct vt_model *model, size_t count);
 /* Totals by something else than category; all that is known of the blocks that match a pattern. */
 void vt_text_owners_by(struct vt_line *line, const struct vt_model *model, enum vt_owners_by by);
 void vt_text_owner(struct vt_line *line, const struct vt_model *model, const char *pattern);
+/* Beside its name: what it is, what else holds it, what would be freed. */
+void vt_text_owner_facts(struct vt_line *line, const struct vt_model *model,
+			 const struct vt_model_owner *owner);
 /* Where blocks were allocated; all: every site, with its backtraces. */
 void vt_text_sites(struct vt_line *line, const struct vt_model *model, bool all);
 

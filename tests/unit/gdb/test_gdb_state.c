@@ -61,7 +61,7 @@ static void a_process(void **state)
 	      "  Id   Executable        Core File         \n"
 	      "* 1    /tmp/my prog  two                   \n"
 	      "\tBound inferiors: ID 1 (process 31343)\n"
-	      "selected 3\non device 0\naddress 7f0012345678\npython 31345 2\nwas 31346 4 7ffc0 1 31345\n"
+	      "selected 3\non device 0\naddress 7f0012345678\nVRAMTAP_PATTERN = a['b c'] = d\npython 31345 2\nwas 31346 4 7ffc0 1 31345\n"
 	      "thread 3 " REGISTERS " -1\nsignal 3 19\n"
 	      "#2  0x00007fc70e3f1ea8 in main (...) at main.c:3\n3\tmain.c\n");
 	assert_int_equal(gdb.pid, 31343);
@@ -71,6 +71,7 @@ static void a_process(void **state)
 	assert_int_equal(gdb.selected, 3);
 	assert_false(gdb.on_device);
 	assert_int_equal(gdb.address, 0x7f0012345678);
+	assert_string_equal(gdb.pattern, "a['b c'] = d");
 	assert_int_equal(gdb.python_tid, 31345);
 	assert_int_equal(gdb.python_frame, 2);
 	assert_int_equal(gdb.was_tid, 31346);
