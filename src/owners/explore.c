@@ -113,7 +113,9 @@ static void add_collectable(void *arg, uint64_t object)
 	uint32_t node = vt_graph_node(&o->graph, object, VT_NODE_PYTHON);
 
 	if (node != VT_GRAPH_NONE)
-		o->graph.nodes.data[node].flags |= VT_NODE_COLLECTABLE;
+		o->graph.nodes.data[node].flags |=
+			(uint8_t)(VT_NODE_COLLECTABLE | o->heap.generation
+								<< VT_NODE_GENERATION_SHIFT);
 }
 
 /* Where there are no lists: the tensors that the roots reach. */

@@ -112,7 +112,10 @@ enum {
 	VT_NODE_CUT = 1 << 2,         /* not all of its references could be read */
 	/* read when the moment of the others was over: it proves nothing, nor do its references */
 	VT_NODE_LATER = 1 << 3,
+	VT_NODE_GENERATION = 3 << 4, /* which of these lists: a number of two bits */
 };
+
+enum { VT_NODE_GENERATION_SHIFT = 4 };
 
 struct vt_graph_edge {
 	uint32_t to;

@@ -8,6 +8,12 @@
 #define FLAGS UINT64_C(3) /* bits of both pointers that are flags */
 #define MAX_SIZE 4096u    /* of the collector's struct; some 300 bytes */
 #define PYGC_HEAD 16u     /* before each object */
+/*
+ * struct _gc_runtime_state, 3.8 to 3.14: a pointer, an int, enabled. struct gc_generation: the head
+ * of its list, then its threshold.
+ */
+#define ENABLED 12u
+#define THRESHOLD 16u
 
 static bool ring_word(struct vt_pyheap *heap, uint64_t addr, uint64_t *pointer)
 {
@@ -48,6 +54,21 @@ static bool visit_list(struct vt_pyheap *heap, uint64_t head, size_t *left,
 	return true;
 }
 
+/* Whether collections begin by themselves: gc.disable() and a threshold of 0 keep them from it. */
+static void read_settings(struct vt_pyheap *heap, uint64_t gc, uint64_t first_head)
+{
+	int32_t enabled, threshold;
+
+	heap->collector = VT_PYHEAP_COLLECTOR_UNKNOWN;
+	if (!vt_pages_read(heap->pages, gc + ENABLED, &enabled, sizeof(enabled)) ||
+	    !vt_pages_read(heap->pages, first_head + THRESHOLD, &threshold, sizeof(threshold)) ||
+	    enabled < 0 || enabled > 1 || threshold < 0)
+		return;
+	heap->collector = !enabled   ? VT_PYHEAP_COLLECTOR_OFF :
+			  !threshold ? VT_PYHEAP_COLLECTOR_NO_THRESHOLD :
+				       VT_PYHEAP_COLLECTOR_ON;
+}
+
 bool vt_pyheap_collectable(struct vt_pyheap *heap, size_t max,
 			   void (*visit)(void *arg, uint64_t object), void *arg)
 {
@@ -69,6 +90,10 @@ bool vt_pyheap_collectable(struct vt_pyheap *heap, size_t max,
 	for (uint32_t at = 0; at + 16 <= size; at += 4) {
 		if (!is_head(heap, gc + at))
 			continue;
+		if (!n_heads)
+			read_settings(heap, gc, gc + at);
+		heap->generation =
+			(uint8_t)(n_heads < VT_PYHEAP_PERMANENT ? n_heads : VT_PYHEAP_PERMANENT);
 		if (!visit_list(heap, gc + at, &max, visit, arg))
 			return false;
 		n_heads++;

@@ -194,6 +194,8 @@ uint8_t vt_pyheap_is(const char *module, const char *name)
 		{ "torch.nn.parameter", "Parameter", VT_PYHEAP_IS_PARAMETER },
 		{ "torch.nn.modules.module", "Module", VT_PYHEAP_IS_MODULE },
 		{ "torch.optim.optimizer", "Optimizer", VT_PYHEAP_IS_OPTIMIZER },
+		{ "torch.utils.data.dataset", "Dataset", VT_PYHEAP_IS_DATASET },
+		{ "torch.utils.data.dataloader", "DataLoader", VT_PYHEAP_IS_DATASET },
 	};
 
 	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {

@@ -46,6 +46,7 @@ enum {
 	VT_PYHEAP_IS_MODULE = 1 << 3,    /* torch.nn.modules.module.Module */
 	VT_PYHEAP_IS_OPTIMIZER = 1 << 4, /* torch.optim.optimizer.Optimizer */
 	VT_PYHEAP_IS_NODE = 1 << 5,      /* torch._C._FunctionBase, and classes of C++ nodes */
+	VT_PYHEAP_IS_DATASET = 1 << 6,   /* torch.utils.data.dataset.Dataset, and a DataLoader */
 };
 
 /* A word of the instances of a class that is, or may be, a reference. */
@@ -78,6 +79,17 @@ struct vt_pyheap_class {
 #define VT_PYHEAP_RECENT 1024
 #define VT_PYHEAP_NEAR 8192
 
+/* Whether Python's collector comes by itself. */
+enum vt_pyheap_collector {
+	VT_PYHEAP_COLLECTOR_UNKNOWN,
+	VT_PYHEAP_COLLECTOR_ON,
+	VT_PYHEAP_COLLECTOR_OFF,          /* gc.disable() */
+	VT_PYHEAP_COLLECTOR_NO_THRESHOLD, /* gc.set_threshold(0) */
+};
+
+/* Its lists: three generations, and what gc.freeze() has put aside. */
+enum { VT_PYHEAP_OLDEST = 2, VT_PYHEAP_PERMANENT = 3 };
+
 struct vt_pyheap {
 	struct vt_python *py;   /* not owned */
 	struct vt_pages *pages; /* not owned */
@@ -85,9 +97,11 @@ struct vt_pyheap {
 	struct vt_map by_addr;  /* of a type object → index in classes */
 	VT_VEC(struct vt_pyheap_class) classes;
 	VT_VEC(struct vt_pyheap_word) words;
-	struct vt_arena arena; /* owns names */
-	uint64_t interpreter;  /* PyInterpreterState of the main interpreter */
-	bool collecting;       /* the collector is at work: its lists are of no use */
+	struct vt_arena arena;              /* owns names */
+	uint64_t interpreter;               /* PyInterpreterState of the main interpreter */
+	bool collecting;                    /* the collector is at work: its lists are of no use */
+	enum vt_pyheap_collector collector; /* as vt_pyheap_collectable() found it */
+	uint8_t generation; /* while that calls visit: the list that the object is in */
 	/* Private: */
 	uint32_t head, type_at;    /* sizeof(PyObject), and where its type is */
 	uint64_t class_traverse;   /* tp_traverse of the classes of class statements */
