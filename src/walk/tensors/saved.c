@@ -9,8 +9,9 @@
 
 enum {
 	N_FLAGS = 5,
-	FUNCTION_SIZE = 320, /* a THPFunction is smaller than that in all releases */
-	MAX_SAVED = 1 << 16, /* of one vector */
+	FUNCTION_SIZE = 320,   /* a THPFunction is smaller than that in all releases */
+	MAX_SAVED = 1 << 16,   /* of one vector */
+	MAX_VERSION = 1 << 30, /* what is higher is no version */
 	/* torch/csrc/autograd/python_saved_variable_hooks.h: behind the virtual table */
 	HOOKS_FIRST = 8,
 	HOOKS_N = 3,        /* pack_hook_, unpack_hook_, data_ */
@@ -88,6 +89,26 @@ static void add_hooks(struct vt_tensors *tensors, uint64_t hooks, uint64_t numbe
 	}
 }
 
+/*
+ * c10/core/TensorImpl.h: autograd_meta_, extra_meta_, version_counter_, which points to an object
+ * with a number behind its counts. Tensors made in inference mode have none. 0: not there.
+ */
+static uint64_t version_counter(const struct vt_tensors *tensors, uint64_t impl)
+{
+	uint64_t counter = vt_pages_u64(tensors->pages, impl + tensors->layout.impl_meta + 16);
+
+	return counter && !(counter & 7) ? counter + tensors->layout.head : 0;
+}
+
+/* Its page is copied with the others, so that the version is of the same moment. */
+static void ask_for_version(struct vt_tensors *tensors, uint64_t impl)
+{
+	uint64_t counter = version_counter(tensors, impl);
+
+	if (counter)
+		vt_pages_page(tensors->pages, counter >> VT_HEAP_PAGE_SHIFT);
+}
+
 /* Whether a SavedVariable is there: it has a variable, or hooks. Then its edges are added. */
 static bool add_saved(struct vt_tensors *tensors, uint64_t addr, uint64_t number)
 {
@@ -97,6 +118,7 @@ static bool add_saved(struct vt_tensors *tensors, uint64_t addr, uint64_t number
 		if (!vt_tensors_is_saved(tensors, addr, tensors->layout.saved_flags))
 			return false;
 		vt_graph_edge(tensors->graph, VT_EDGE_SAVED, number, variable, VT_NODE_TENSOR);
+		ask_for_version(tensors, variable);
 		return true;
 	}
 	if (!vt_tensors_is_none(tensors, variable) || !hooks_of(tensors, addr, &hooks))
@@ -188,4 +210,29 @@ void vt_tensors_function_edges(struct vt_tensors *tensors, uint64_t object)
 			return;
 		at += 16;
 	}
+}
+
+/* SavedVariable: saved_version_, output_nr_, the flags; 4 bytes each. */
+bool vt_tensors_version(const struct vt_tensors *tensors, uint32_t node,
+			const struct vt_graph_edge *edge, struct vt_tensors_version *version)
+{
+	struct vt_pages *pages = tensors->pages;
+	const struct vt_graph_node *nodes = tensors->graph->nodes.data;
+	uint64_t saved = nodes[node].addr + edge->number, impl = nodes[edge->to].addr;
+	uint64_t at = saved + tensors->layout.saved_flags - 8;
+	struct vt_tensors_version v;
+
+	/* In a vector, number is where that is: there is no pointer to the tensor. */
+	if (nodes[node].kind != VT_NODE_GRAD_FN || nodes[edge->to].kind != VT_NODE_TENSOR ||
+	    !tensors->layout.saved_size)
+		return false;
+	vt_pages_watch_later(pages);
+	v.counter = version_counter(tensors, impl);
+	if (vt_pages_u64(pages, saved) != impl || !v.counter ||
+	    !vt_pages_read(pages, at, &v.then, sizeof(v.then)) ||
+	    !vt_pages_read(pages, v.counter, &v.now, sizeof(v.now)) || v.then > v.now ||
+	    v.now > MAX_VERSION || pages->later)
+		return false;
+	*version = v;
+	return true;
 }

@@ -96,6 +96,20 @@ struct vt_tensors_shape {
 bool vt_tensors_shape(const struct vt_tensors *tensors, uint64_t addr,
 		      struct vt_tensors_shape *shape);
 
+/* Of a tensor that a node of autograd saved. */
+struct vt_tensors_version {
+	uint64_t counter; /* where its version is counted: its views have the same */
+	uint32_t then;    /* when it was saved */
+	uint32_t now;     /* higher if it has changed since: PyTorch refuses a backward() then */
+};
+
+/*
+ * edge: VT_EDGE_SAVED from this node. False: the version is not known, or the two are not of the
+ * same moment.
+ */
+bool vt_tensors_version(const struct vt_tensors *tensors, uint32_t node,
+			const struct vt_graph_edge *edge, struct vt_tensors_version *version);
+
 /* The class of a node of autograd: "MulBackward0"; NULL unknown. Hostile. */
 const char *vt_tensors_class(const struct vt_tensors *tensors, uint64_t addr);
 
