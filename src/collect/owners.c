@@ -49,6 +49,7 @@ struct vt_collect_owners {
 	bool explored;        /* owners has a graph */
 	bool touched;         /* the graph was made of a part only */
 	bool copied;          /* the pages were copied while the process stood still */
+	bool stood;           /* it did, with all of its threads */
 	struct vt_error *err; /* why there is no graph */
 	uint64_t ns;
 };
@@ -275,6 +276,7 @@ static void copy(struct vt_collect *c)
 		explore(c); /* a core, or a process that may not be stopped */
 	if (!c->owners->explored || c->target.origin->stands_still)
 		return;
+	c->owners->stood = c->stop.stands && !c->stop.n_escaped;
 	if (copy_again(c) && c->stop.stands) {
 		uint64_t now = vt_now_ns(), end = start + STOP_NS;
 
@@ -393,6 +395,14 @@ static void forget(struct vt_model_owners *owners)
 {
 	vt_vec_deinit(&owners->items);
 	vt_vec_deinit(&owners->freed);
+	vt_vec_deinit(&owners->notices);
+}
+
+/* A core, a process that stood still, or one that has not changed in between. */
+static bool is_one_moment(const struct vt_collect *c)
+{
+	return !c->target.live || c->target.origin->stands_still ||
+	       (c->owners->copied && (c->owners->stood || !c->owners->pages.changed));
 }
 
 /* What the interpreter told. */
@@ -470,6 +480,7 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	explore_if_changed(c);
 	owners->ran = after ? !c->target.origin->stands_still && vt_outside_has_changed(c) :
 			      c->owners->copied && c->owners->pages.changed;
+	c->owners->input.one_moment = is_one_moment(c);
 	start = vt_now_ns();
 	if (vt_collect_why_no_owners(c)) {
 		owners->state = VT_OWNERS_NO_LAYOUT;

@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 #include "model/account.h"
+#include "model/notices.h"
 #include "model/words.h"
 #include "base/format.h"
 
@@ -560,63 +561,20 @@ static void add_pinned(struct headlines *h)
 	    vt_format_size(size, cached->bytes), vt_format_size(total, p->total.bytes));
 }
 
-/* What is worth a line of its own: a share of the bytes in use, and not small in itself. */
-#define LEAST_LEAK (UINT64_C(16) << 20)
-#define LEAK_PARTS 50
-
-static bool is_much(const struct vt_model *model, uint64_t bytes)
-{
-	uint64_t all = 0;
-
-	for (size_t i = 0; i < VT_N_CATEGORIES; i++)
-		all += model->owners.categories[i].bytes;
-	return bytes >= LEAST_LEAK && bytes >= all / LEAK_PARTS;
-}
-
-/* What only an exception or only garbage holds is in use, but not used. */
-static void add_lost(struct headlines *h, enum vt_category category, const char *code,
-		     const char *words)
+static void add_notices(struct headlines *h)
 {
 	const struct vt_model_owners *owners = &h->model->owners;
-	const struct vt_model_category *c = &owners->categories[category];
-	char size[VT_NUM_MAX];
 
-	if (!is_much(h->model, c->bytes))
-		return;
-	add(h, code, true, "%s %s; the largest is %.*s", vt_format_size(size, c->bytes), words,
-	    MAX_NAME, owners->items.data[c->largest].name);
-}
+	for (size_t i = 0; i < owners->notices.n; i++) {
+		const struct vt_model_notice *notice = &owners->notices.data[i];
+		struct vt_str text = { 0 };
 
-/* A list of tensors that keeps the graphs that made them: the usual leak of a training loop. */
-static void add_kept_graphs(struct headlines *h)
-{
-	const struct vt_model_owners *owners = &h->model->owners;
-	char size[VT_NUM_MAX], items[VT_NUM_MAX];
-	int shown = 0;
-
-	for (size_t i = 0; i < owners->freed.n && shown < MAX_OF_A_KIND; i++) {
-		const struct vt_model_freed *f = &owners->freed.data[i];
-
-		if (!f->items || f->category != VT_CATEGORY_ACTIVATION ||
-		    !is_much(h->model, f->bytes))
-			continue;
-		shown++;
-		add(h, "kept-graphs", true,
-		    "%.*s (%s items) keeps %s alive, mostly activations of graphs that made its items",
-		    MAX_NAME, f->name, vt_format_count(items, f->items),
-		    vt_format_size(size, f->bytes));
+		vt_notice_words(&text, notice);
+		add(h, vt_notice_code((enum vt_notice)notice->code), vt_notice_is_alarm(notice),
+		    "%s", vt_str_get(&text));
+		h->failed |= text.failed;
+		vt_str_deinit(&text);
 	}
-}
-
-static void add_owners(struct headlines *h)
-{
-	if (h->model->owners.state != VT_OWNERS_READ)
-		return;
-	add_lost(h, VT_CATEGORY_EXCEPTION, "held-by-exception",
-		 "are held by nothing but an exception");
-	add_lost(h, VT_CATEGORY_GARBAGE, "garbage",
-		 "are garbage that Python's collector has not freed");
-	add_kept_graphs(h);
 }
 
 bool vt_make_headlines(struct vt_model *model)
@@ -633,7 +591,7 @@ bool vt_make_headlines(struct vt_model *model)
 	add_memory(&h);
 	add_pools(&h);
 	add_ooms(&h);
-	add_owners(&h);
+	add_notices(&h);
 	add_pinned(&h);
 	add_gil(&h);
 	return !h.failed;

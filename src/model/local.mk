@@ -6,6 +6,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/doing.c src/model/doing.h \
 	src/model/doing_json.c src/model/doing_json.h \
 	src/model/find.c src/model/find.h \
+	src/model/notices.c src/model/notices.h \
 	src/model/flight.c src/model/flight.h \
 	src/model/flight_load.c \
 	src/model/flight_out.c \

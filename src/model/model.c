@@ -23,6 +23,7 @@ void vt_model_deinit(struct vt_model *model)
 		vt_vec_deinit(&model->devices.data[i].context_threads);
 	vt_vec_deinit(&model->owners.items);
 	vt_vec_deinit(&model->owners.freed);
+	vt_vec_deinit(&model->owners.notices);
 	vt_vec_deinit(&model->devices);
 	vt_vec_deinit(&model->allocators);
 	if (model->blocks && model->blocks_release)

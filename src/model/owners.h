@@ -104,9 +104,61 @@ struct vt_model_owner {
 struct vt_model_freed {
 	const char *name; /* "losses", "sys.last_value" */
 	uint64_t bytes, blocks;
-	bool certain;     /* all references to what would be freed were found */
-	uint8_t category; /* of most of it: ACTIVATION; UNKNOWN: of something else */
-	uint32_t items;   /* of the list or the like that it is; 0 unknown */
+	bool certain;              /* all references to what would be freed were found */
+	uint8_t category;          /* of most of it: ACTIVATION; UNKNOWN: of something else */
+	uint32_t items;            /* of the list or the like that it is; 0 unknown */
+	uint64_t activation_bytes; /* what graphs saved for it: without the graphs this goes */
+	/* a graph saved a tensor that has changed since: no backward() can use that graph */
+	bool outdated;
+	/* in how many versions its graphs saved one tensor, at most: each is of another step */
+	uint32_t versions;
+};
+
+/* What stands out; the rules are in model/notices.c. */
+enum vt_notice {
+	VT_NOTICE_EXCEPTION,
+	VT_NOTICE_GARBAGE,
+	VT_NOTICE_KEPT_GRAPHS,
+	VT_NOTICE_LEFT_PARAMETERS,
+	VT_NOTICE_LOST_GRADIENTS,
+	VT_NOTICE_DATASET,
+	VT_NOTICE_STATE_COPY,
+	VT_NOTICE_EQUAL_MODELS,
+	VT_NOTICE_FROZEN_STATE,
+	VT_NOTICE_KEPT_GRADIENTS,
+	VT_N_NOTICES
+};
+
+/* Evidence that is one of a few. */
+enum vt_why {
+	VT_WHY_NONE,
+	/* Of garbage, which the collector has not freed: */
+	VT_WHY_OFF,       /* gc.disable() */
+	VT_WHY_THRESHOLD, /* gc.set_threshold(0) */
+	VT_WHY_FROZEN,    /* gc.freeze() */
+	VT_WHY_OLD,       /* in its oldest generation */
+	VT_WHY_YOUNG,
+	/* Of an exception: */
+	VT_WHY_HANDLED, /* a thread is in its except or finally */
+	/* Of graphs: */
+	VT_WHY_OUTDATED, /* see vt_model_freed */
+	VT_WHY_GROWS,    /* the same, and they are of several versions: it has grown over steps */
+	VT_N_WHYS
+};
+
+/* All strings are in the model's arena and hostile; "" none. */
+struct vt_model_notice {
+	uint8_t code; /* enum vt_notice */
+	uint8_t why;  /* enum vt_why */
+	bool certain;
+	uint64_t bytes; /* of all of it; of equal models, of each */
+	/* of that what NAME has (exceptions), what graphs saved, what is state of an optimizer */
+	uint64_t part_bytes;
+	uint32_t count;    /* exceptions, items, parameters, models; 0 of others */
+	uint32_t versions; /* of graphs: see vt_model_freed; 0 of others */
+	const char *name;  /* the variable that holds it: "losses", "sys.last_value" */
+	const char *other; /* what it holds, or what it is a copy of */
+	const char *type;  /* class of what name is */
 };
 
 struct vt_model_category {
@@ -117,9 +169,9 @@ struct vt_model_category {
 
 struct vt_model_owners {
 	enum vt_owners_state state;
-	VT_VEC(struct vt_model_owner) items; /* by block */
-	VT_VEC(struct vt_model_freed) freed; /* the largest first */
-	uint64_t garbage_bytes;
+	VT_VEC(struct vt_model_owner) items;    /* by block */
+	VT_VEC(struct vt_model_freed) freed;    /* the largest first */
+	VT_VEC(struct vt_model_notice) notices; /* by code */
 	bool collector_known, collector_enabled;
 	size_t n_objects, n_tensors, n_references; /* what was read */
 	/* the process ran while it was looked at: blocks that came or went may have no owner */

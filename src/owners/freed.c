@@ -22,6 +22,7 @@ struct candidate {
 struct freeing {
 	struct vt_owners *o;
 	const struct vt_retained *retained;
+	struct vt_versions versions;
 	VT_VEC(struct candidate) candidates;
 	uint64_t least;
 	size_t steps_left;
@@ -106,10 +107,14 @@ static bool tell(struct freeing *f, uint32_t node, const char *name, struct vt_m
 		.blocks = r->blocks[node],
 		.category = r->activations[node] > r->bytes[node] / 2 ? VT_CATEGORY_ACTIVATION :
 									VT_CATEGORY_UNKNOWN,
+		.activation_bytes = r->activations[node],
+		.outdated = f->versions.outdated[node],
 		.certain = !r->doubtful[node] && !(n && n->flags & VT_NODE_LATER) &&
 			   (count == UINT64_MAX || count == n->found),
 		.items = n && is_container(f->o, node) ? n->n_edges : 0,
 	};
+	if (freed->items && freed->category == VT_CATEGORY_ACTIVATION)
+		freed->versions = vt_owners_versions_of(&f->versions, node);
 	return true;
 }
 
@@ -145,8 +150,11 @@ bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
 	struct freeing f = {
 		.o = o, .retained = retained, .least = least_bytes(input), .steps_left = MAX_STEPS
 	};
-	bool ok = find_candidates(&f);
+	bool ok = vt_owners_versions_init(&f.versions, o, input, retained);
 
+	if (!ok)
+		return false;
+	ok = find_candidates(&f);
 	if (ok) {
 		if (f.candidates.n)
 			qsort(f.candidates.data, f.candidates.n, sizeof(*f.candidates.data),
@@ -156,5 +164,6 @@ bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
 	if (owners->freed.n)
 		qsort(owners->freed.data, owners->freed.n, sizeof(*owners->freed.data), most_first);
 	vt_vec_deinit(&f.candidates);
+	vt_owners_versions_deinit(&f.versions);
 	return ok;
 }

@@ -134,6 +134,74 @@ bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
 bool vt_owners_others(struct vt_owners *o, const struct vt_retained *retained,
 		      struct vt_arena *arena, struct vt_model_owners *owners);
 
+/* ---- notices.c, find_*.c: what stands out; the rules are in model/notices.c ---- */
+
+struct vt_finder {
+	struct vt_owners *o;
+	const struct vt_owners_input *input;
+	struct vt_arena *arena;
+	struct vt_model_owners *owners;
+	uint64_t least;       /* bytes that are worth a line */
+	uint32_t *storage_of; /* by node: index in storages + 1 of a storage or a tensor; 0 none */
+};
+
+/* False: out of memory. */
+bool vt_owners_notices(struct vt_owners *o, const struct vt_owners_input *input,
+		       struct vt_arena *arena, struct vt_model_owners *owners);
+bool vt_owners_find_lost(struct vt_finder *f);
+bool vt_owners_find_graphs(struct vt_finder *f);
+bool vt_owners_find_parameters(struct vt_finder *f);
+bool vt_owners_find_copies(struct vt_finder *f);
+bool vt_owners_find_dataset(struct vt_finder *f);
+
+struct vt_saved_version {
+	uint32_t node, then;
+	uint64_t counter;
+};
+
+/* The versions of tensors that the graphs saved which go with something. */
+struct vt_versions {
+	const struct vt_retained *retained;    /* not owned */
+	uint8_t *outdated;                     /* by node: such a graph goes with it */
+	VT_VEC(struct vt_saved_version) saved; /* by counter and version */
+	size_t steps_left;                     /* see vt_owners_dominates() */
+};
+
+/* False: out of memory. */
+bool vt_owners_versions_init(struct vt_versions *versions, struct vt_owners *o,
+			     const struct vt_owners_input *input,
+			     const struct vt_retained *retained);
+void vt_owners_versions_deinit(struct vt_versions *versions);
+/* In how many versions what goes with this node saved one tensor, at most. */
+uint32_t vt_owners_versions_of(struct vt_versions *versions, uint32_t node);
+
+/* ---- finder.c ---- */
+
+/* Adds it, with the names of these nodes (VT_GRAPH_NONE: "", or what it has). */
+bool vt_finder_add(struct vt_finder *f, const struct vt_model_notice *notice, uint32_t name,
+		   uint32_t other);
+/* Bytes of the block of the storage with this index + 1, which one of its storages has; 0: 0. */
+uint64_t vt_finder_bytes(const struct vt_finder *f, uint32_t storage);
+/* The end of the first edge of this kind; VT_GRAPH_NONE: there is none. */
+uint32_t vt_finder_follow(const struct vt_finder *f, uint32_t node, enum vt_edge_kind kind);
+/* The TensorImpl of a tensor of Python; VT_GRAPH_NONE: it is none. */
+uint32_t vt_finder_tensor(const struct vt_finder *f, uint32_t wrapper);
+/* Its storage, as in storage_of. */
+uint32_t vt_finder_storage(const struct vt_finder *f, uint32_t wrapper);
+/* An attribute, in the object or in its dict: the object. VT_GRAPH_NONE: none. */
+uint32_t vt_finder_attribute(const struct vt_finder *f, uint32_t object, const char *name);
+/* Of the objects that are its attributes, the one with this role. */
+uint32_t vt_finder_part(const struct vt_finder *f, uint32_t object, enum vt_role role);
+/* A root reaches it, and not by way of an exception or something unseen. */
+bool vt_finder_is_alive(const struct vt_finder *f, uint32_t node);
+
+static inline uint32_t vt_finder_edges(const struct vt_finder *f, uint32_t node,
+				       const struct vt_graph_edge **edges)
+{
+	*edges = f->o->graph.edges.data + f->o->graph.nodes.data[node].first_edge;
+	return f->o->graph.nodes.data[node].n_edges;
+}
+
 /* The edge with this index, be it of the graph or a late one. */
 static inline const struct vt_graph_edge *vt_owners_edge(const struct vt_owners *o, uint32_t edge)
 {

@@ -5,6 +5,13 @@ src_owners_libowners_a_SOURCES = \
 	src/owners/dominators.c \
 	src/owners/entry.c \
 	src/owners/explore.c \
+	src/owners/find_copies.c \
+	src/owners/find_dataset.c \
+	src/owners/find_graphs.c \
+	src/owners/find_lost.c \
+	src/owners/find_parameters.c \
+	src/owners/finder.c \
+	src/owners/notices.c \
 	src/owners/freed.c \
 	src/owners/holders.c src/owners/holders.h \
 	src/owners/internal.h \

@@ -100,7 +100,9 @@ struct vt_owners_input {
 	const struct vt_maps *maps;
 	const struct vt_owners_block *blocks; /* live blocks, by address */
 	size_t n_blocks;
-	bool holders;                /* all holders of each block, and what goes with it */
+	bool holders; /* all holders of each block, and what goes with it */
+	/* the pages are of one moment, but for late ones: what they prove is proved */
+	bool one_moment;
 	size_t max_nodes, max_edges; /* bounds of our memory */
 	uint64_t deadline_ns;        /* exploring ends there, and the graph is incomplete */
 };

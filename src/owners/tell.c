@@ -155,6 +155,8 @@ bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
 	owners->n_references = o->graph.edges.n;
 	owners->bound = bound(o);
 	owners->whole = !owners->bound;
+	owners->collector_known = o->heap.collector != VT_PYHEAP_COLLECTOR_UNKNOWN;
+	owners->collector_enabled = o->heap.collector == VT_PYHEAP_COLLECTOR_ON;
 	for (size_t i = 0; i < o->storages.n; i++) {
 		owners->n_tensors += o->storages.data[i].n_tensors;
 		if (o->storages.data[i].shares)
@@ -162,5 +164,5 @@ bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
 		else if (!tell_block(&t, &o->storages.data[i]))
 			return false;
 	}
-	return tell_retained(&t);
+	return tell_retained(&t) && vt_owners_notices(o, input, arena, owners);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/owners.h"
 
+#include "model/notices.h"
+
 static void write_categories(struct vt_json *json, const struct vt_model_owners *owners)
 {
 	vt_json_array(json, "categories");
@@ -49,6 +51,32 @@ static void write_freed(struct vt_json *json, const struct vt_model_owners *owne
 		vt_json_uint(json, "items", freed->items);
 		vt_json_bool(json, "certain", freed->certain);
 		vt_json_bool(json, "mostly_activations", freed->category == VT_CATEGORY_ACTIVATION);
+		vt_json_uint(json, "activation_bytes", freed->activation_bytes);
+		vt_json_bool(json, "outdated", freed->outdated);
+		vt_json_uint(json, "versions", freed->versions);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void write_notices(struct vt_json *json, const struct vt_model_owners *owners)
+{
+	vt_json_array(json, "notices");
+	for (size_t i = 0; i < owners->notices.n; i++) {
+		const struct vt_model_notice *f = &owners->notices.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_text(json, "code", vt_notice_code((enum vt_notice)f->code));
+		vt_json_bool(json, "alarm", vt_notice_is_alarm(f));
+		vt_json_text(json, "why", vt_notice_why((enum vt_why)f->why));
+		vt_json_bool(json, "certain", f->certain);
+		vt_json_uint(json, "bytes", f->bytes);
+		vt_json_uint(json, "part_bytes", f->part_bytes);
+		vt_json_uint(json, "count", f->count);
+		vt_json_uint(json, "versions", f->versions);
+		vt_json_name(json, "name", f->name);
+		vt_json_name(json, "other", f->other);
+		vt_json_name(json, "type", f->type);
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);
@@ -99,6 +127,11 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model,
 		write_categories(json, owners);
 		write_unowned(json, owners);
 		write_freed(json, owners);
+		if (owners->collector_known)
+			vt_json_bool(json, "collector_enabled", owners->collector_enabled);
+		else
+			vt_json_null(json, "collector_enabled");
+		write_notices(json, owners);
 		if (options->owners_by_given)
 			write_by(json, model, options->owners_by);
 	}
@@ -192,6 +225,14 @@ static unsigned int word_or_none(struct vt_json_in *in, json_t *from, const char
 	return value && !json_is_null(value) ? vt_json_in_word(in, from, key, name, n) : 0;
 }
 
+static uint32_t small(struct vt_json_in *in, json_t *from, const char *key)
+{
+	uint64_t value = 0;
+
+	vt_json_in_uint(in, from, key, &value);
+	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
 static void load_freed(struct vt_json_in *in, json_t *from, struct vt_model_owners *owners)
 {
 	json_t *all = vt_json_in_array(in, from, "frees");
@@ -213,8 +254,56 @@ static void load_freed(struct vt_json_in *in, json_t *from, struct vt_model_owne
 		};
 		if (vt_json_in_need_bool(in, one, "mostly_activations"))
 			freed->category = VT_CATEGORY_ACTIVATION;
+		vt_json_in_uint(in, one, "activation_bytes", &freed->activation_bytes);
+		vt_json_in_bool(in, one, "outdated", &freed->outdated);
+		freed->versions = small(in, one, "versions");
 		items = vt_json_in_need_uint(in, one, "items");
 		freed->items = items > UINT32_MAX ? UINT32_MAX : (uint32_t)items;
+	}
+}
+
+static const char *notice_name(unsigned int code)
+{
+	return vt_notice_code((enum vt_notice)code);
+}
+
+static const char *why_name(unsigned int why)
+{
+	return vt_notice_why((enum vt_why)why);
+}
+
+static const char *text_or_empty(struct vt_json_in *in, json_t *from, const char *key)
+{
+	const char *text = vt_json_in_text(in, from, key);
+
+	return text ? text : "";
+}
+
+static void load_notices(struct vt_json_in *in, json_t *from, struct vt_model_owners *owners)
+{
+	json_t *all = vt_json_in_array(in, from, "notices");
+
+	for (size_t i = 0; i < json_array_size(all); i++) {
+		json_t *one = vt_json_in_element(in, all, i, "notices");
+		struct vt_model_notice *f = vt_vec_append(&owners->notices);
+
+		if (!f) {
+			in->nomem = true;
+			return;
+		}
+		*f = (struct vt_model_notice){
+			.code = (uint8_t)vt_json_in_word(in, one, "code", notice_name,
+							 VT_N_NOTICES),
+			.why = (uint8_t)vt_json_in_word(in, one, "why", why_name, VT_N_WHYS),
+			.certain = vt_json_in_need_bool(in, one, "certain"),
+			.bytes = vt_json_in_need_uint(in, one, "bytes"),
+			.part_bytes = vt_json_in_need_uint(in, one, "part_bytes"),
+			.count = small(in, one, "count"),
+			.versions = small(in, one, "versions"),
+			.name = text_or_empty(in, one, "name"),
+			.other = text_or_empty(in, one, "other"),
+			.type = text_or_empty(in, one, "type"),
+		};
 	}
 }
 
@@ -233,22 +322,10 @@ void vt_json_in_owners(struct vt_json_in *in, json_t *root, struct vt_model_owne
 							   VT_N_OWNERS_BOUNDS);
 	vt_json_in_bool(in, from, "ran", &owners->ran);
 	vt_json_in_bool(in, from, "asked", &owners->asked);
+	owners->collector_known =
+		vt_json_in_bool(in, from, "collector_enabled", &owners->collector_enabled);
 	load_freed(in, from, owners);
-}
-
-static uint32_t small(struct vt_json_in *in, json_t *from, const char *key)
-{
-	uint64_t value = 0;
-
-	vt_json_in_uint(in, from, key, &value);
-	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
-}
-
-static const char *text_or_empty(struct vt_json_in *in, json_t *from, const char *key)
-{
-	const char *text = vt_json_in_text(in, from, key);
-
-	return text ? text : "";
+	load_notices(in, from, owners);
 }
 
 void vt_json_in_owner(struct vt_json_in *in, json_t *block, uint32_t index,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/notices.h"
 #include "unit/report/report_models.h"
 
 #define KIB UINT64_C(1024)
@@ -876,6 +877,147 @@ static void test_sites_refused(void **state)
 	vt_model_deinit(&model);
 }
 
+/* What is a headline, and which of them is an alarm. */
+static void test_notices(void **state)
+{
+	static const struct {
+		struct vt_model_notice notice;
+		bool alarm;
+		const char *text;
+	} cases[] = {
+		{ { .code = VT_NOTICE_EXCEPTION,
+		    .count = 1,
+		    .name = "sys.last_value",
+		    .type = "ValueError",
+		    .certain = true,
+		    .other = "big in load (b.py:4)" },
+		  true,
+		  "48.0 MiB are held by nothing but an exception's traceback: sys.last_value (ValueError) "
+		  "keeps big in load (b.py:4); delete the sys.last_* variables to free them" },
+		{ { .code = VT_NOTICE_EXCEPTION, .count = 2, .name = "e in main (a.py:3)" },
+		  false, /* not all references were found */
+		  "48.0 MiB are held by nothing but the tracebacks of 2 exceptions: e in main (a.py:3) "
+		  "keeps 1.00 MiB; drop these or their __traceback__ to free them "
+		  "(probably)" },
+		{ { .code = VT_NOTICE_EXCEPTION,
+		    .why = VT_WHY_HANDLED,
+		    .count = 1,
+		    .name = "e",
+		    .certain = true },
+		  false,
+		  "48.0 MiB are held by nothing but an exception's traceback: e keeps it; it is being "
+		  "handled at the moment" },
+		{ { .code = VT_NOTICE_GARBAGE,
+		    .why = VT_WHY_OFF,
+		    .name = "garbage: Node.x",
+		    .certain = true },
+		  true,
+		  "48.0 MiB are garbage (the largest is Node.x) that Python's collector has not freed: it "
+		  "is off (gc.disable()); gc.collect() would free them" },
+		{ { .code = VT_NOTICE_GARBAGE, .why = VT_WHY_YOUNG, .name = "", .certain = true },
+		  false,
+		  "48.0 MiB are garbage that Python's collector has not freed yet: it will come to it soon" },
+		{ { .code = VT_NOTICE_GARBAGE, .name = "", .certain = true },
+		  true,
+		  "48.0 MiB are garbage that Python's collector has not freed, as gc.collect() would" },
+		{ { .code = VT_NOTICE_KEPT_GRAPHS, .count = 6, .name = "losses", .certain = true },
+		  false,
+		  "losses (6 items) keeps 48.0 MiB alive, 1.00 MiB of it for the graphs that made its items" },
+		{ { .code = VT_NOTICE_KEPT_GRAPHS,
+		    .why = VT_WHY_OUTDATED,
+		    .count = 6,
+		    .versions = 1,
+		    .name = "losses",
+		    .certain = true },
+		  false,
+		  "losses (6 items) keeps 48.0 MiB alive, 1.00 MiB of it for the graphs that made its "
+		  "items; a tensor they saved has changed since, so backward() cannot use them all: "
+		  ".detach() would free them" },
+		{ { .code = VT_NOTICE_KEPT_GRAPHS,
+		    .why = VT_WHY_GROWS,
+		    .count = 6,
+		    .versions = 5,
+		    .name = "losses",
+		    .certain = true },
+		  true,
+		  "losses (6 items) keeps 48.0 MiB alive, 1.00 MiB of it for the graphs that made its "
+		  "items; a tensor they saved changed in between (5 versions), so backward() can use the "
+		  "latest at most: store .detach() or .item() instead" },
+		{ { .code = VT_NOTICE_LEFT_PARAMETERS,
+		    .count = 1,
+		    .name = "optimizer",
+		    .certain = true },
+		  true,
+		  "optimizer holds 1 parameter that nothing else holds, 48.0 MiB with gradients and state: "
+		  "was it made for another model? Without it they are free" },
+		{ { .code = VT_NOTICE_LOST_GRADIENTS,
+		    .count = 1,
+		    .name = "m in f (a.py:3)",
+		    .other = "m.w in f (a.py:3)",
+		    .certain = true },
+		  false,
+		  "48.0 MiB are gradients of 1 parameter of m in f (a.py:3) that no optimizer has, such as "
+		  "m.w: if nothing else uses them, requires_grad_(False) avoids them" },
+		{ { .code = VT_NOTICE_FROZEN_STATE,
+		    .count = 2,
+		    .name = "opt in f (a.py:3)",
+		    .other = "m.w in f (a.py:3)",
+		    .certain = true },
+		  false,
+		  "48.0 MiB in opt in f (a.py:3) are state of 2 frozen parameters (requires_grad is "
+		  "False), such as m.w: an optimizer without them has none" },
+		{ { .code = VT_NOTICE_EQUAL_MODELS,
+		    .count = 3,
+		    .name = "m",
+		    .other = "ema",
+		    .certain = true },
+		  false,
+		  "m and ema and 1 more are models of one class with the same shapes, 48.0 MiB each: fine "
+		  "if each is needed (an EMA, a teacher)" },
+		{ { .code = VT_NOTICE_STATE_COPY,
+		    .name = "best in f (a.py:3)",
+		    .other = "m in f (a.py:3)",
+		    .certain = true },
+		  false,
+		  "best holds a copy of the parameters of m in f (a.py:3), 48.0 MiB: on the CPU it needs "
+		  "none of the device's memory" },
+		{ { .code = VT_NOTICE_DATASET,
+		    .name = "images",
+		    .type = "Images",
+		    .certain = true },
+		  false,
+		  "48.0 MiB are held by a data set, images (Images): in host memory it leaves the device "
+		  "to the rest" },
+		{ { .code = VT_NOTICE_KEPT_GRADIENTS,
+		    .count = 2,
+		    .name = "forward()",
+		    .certain = true },
+		  false,
+		  "48.0 MiB of gradients are kept while forward() runs: zero_grad() before it would free "
+		  "them, unless they are accumulated" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vt_model model;
+		struct vt_model_notice *notice;
+
+		vt_model_init(&model);
+		notice = vt_vec_append(&model.owners.notices);
+		assert_non_null(notice);
+		*notice = cases[i].notice;
+		notice->bytes = 48 * MIB;
+		notice->part_bytes = MIB;
+		notice->other = notice->other ? notice->other : "";
+		notice->type = notice->type ? notice->type : "";
+		assert_true(vt_model_account(&model));
+		assert_int_equal(model.headlines.n, 1);
+		assert_string_equal(model.headlines.data[0].text, cases[i].text);
+		assert_int_equal(model.headlines.data[0].alarm, cases[i].alarm);
+		vt_model_deinit(&model);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -904,6 +1046,7 @@ int main(void)
 		cmocka_unit_test(test_ages),
 		cmocka_unit_test(test_driver_groups),
 		cmocka_unit_test(test_sites_refused),
+		cmocka_unit_test(test_notices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

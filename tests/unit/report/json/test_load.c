@@ -16,6 +16,7 @@
 
 #include <jansson.h>
 
+#include "model/notices.h"
 #include "report/json/load.h"
 #include "report/state_words.h"
 #include "report/writer.h"
@@ -173,6 +174,61 @@ static void test_stages(void **state)
 				 i == VT_STAGE_PINNED ? VT_STAGE_OTHER : i);
 	vt_model_deinit(&loaded);
 	vt_model_deinit(&model);
+}
+
+/* Each code and each why comes back, with all that a notice has. */
+static void test_notices(void **state)
+{
+	struct vt_model model, loaded;
+	struct text first, second;
+
+	(void)state;
+	vt_model_init(&model);
+	model.owners.state = VT_OWNERS_READ;
+	model.owners.collector_known = true;
+	for (unsigned int i = 0; i < VT_N_NOTICES; i++) {
+		struct vt_model_notice *notice = vt_vec_append(&model.owners.notices);
+
+		assert_non_null(notice);
+		*notice = (struct vt_model_notice){
+			.code = (uint8_t)i,
+			.why = (uint8_t)(i % VT_N_WHYS),
+			.certain = i % 2,
+			.bytes = 1000 + i,
+			.part_bytes = 100 + i,
+			.count = i,
+			.versions = 2 * i,
+			.name = "losses in main (a.py:3)",
+			.other = i % 2 ? "model" : "",
+			.type = "",
+		};
+		for (unsigned int k = 0; k < i; k++)
+			assert_string_not_equal(vt_notice_code((enum vt_notice)i),
+						vt_notice_code((enum vt_notice)k));
+	}
+	first = to_json(&model);
+	vt_model_init(&loaded);
+	assert_null(vt_report_load_text(first.data, first.n, &loaded));
+	assert_int_equal(loaded.owners.notices.n, VT_N_NOTICES);
+	assert_true(loaded.owners.collector_known && !loaded.owners.collector_enabled);
+	second = to_json(&loaded);
+
+	json_t *a = json_loadb(first.data, first.n, 0, NULL);
+	json_t *b = json_loadb(second.data, second.n, 0, NULL);
+
+	for (size_t i = 0; i < VT_N_NOTICES; i++)
+		assert_true(json_equal(
+			json_array_get(json_object_get(json_object_get(a, "owners"), "notices"), i),
+			json_array_get(json_object_get(json_object_get(b, "owners"), "notices"),
+				       i)));
+	assert_non_null(json_array_get(json_object_get(json_object_get(a, "owners"), "notices"),
+				       VT_N_NOTICES - 1));
+	json_decref(a);
+	json_decref(b);
+	vt_model_deinit(&loaded);
+	vt_model_deinit(&model);
+	free(first.data);
+	free(second.data);
 }
 
 static void test_allocator_states(void **state)
@@ -514,6 +570,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_stages),
+		cmocka_unit_test(test_notices),
 		cmocka_unit_test(test_allocator_states),
 		cmocka_unit_test(test_recordings),
 		cmocka_unit_test(test_words_of_0_1_0),
