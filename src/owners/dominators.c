@@ -4,15 +4,14 @@
  * what it dominates. Only nodes from which a storage is reached matter. Modules and classes are
  * taken to stay for ever: what refers to them is of no interest, and that keeps the graph small.
  *
- * The algorithm is that of K. D. Cooper, T. J. Harvey and K. Kennedy, "A Simple, Fast Dominance
- * Algorithm" (2001): nodes in reverse postorder, dominators of predecessors are intersected until
- * nothing changes.
+ * The algorithm is that of T. Lengauer and R. E. Tarjan, "A Fast Algorithm for Finding Dominators
+ * in a Flowgraph" (1979), with path compression alone: O(m log n). A simpler one walks up the tree
+ * for each reference, and a parameter that the graphs of a thousand steps refer to, a thousand
+ * nodes deep, is a million steps for it.
  */
 #include "owners/internal.h"
 
 #include <stdlib.h>
-
-enum { MAX_STEPS = 50000000 }; /* of all intersections: some 0.2 s */
 
 bool vt_owners_keeps(enum vt_edge_kind kind)
 {
@@ -20,18 +19,25 @@ bool vt_owners_keeps(enum vt_edge_kind kind)
 	       kind != VT_EDGE_STACK_OLD;
 }
 
+enum { KEPT = 1, STAYS = 2 };
+
 struct dominators {
 	const struct vt_owners *o;
 	struct vt_retained *retained;
-	uint32_t last;      /* the node that stands for sys.last_value and its like */
-	uint32_t *in_first; /* by node: first in in_from; one more at the end */
-	uint32_t *in_from;  /* sources of the edges to each node */
-	uint8_t *kept;      /* by node: it keeps a storage alive */
-	uint32_t *order;    /* nodes in postorder */
-	uint32_t *number;   /* by node: its place in order */
-	size_t n_order;
+	uint32_t last;          /* the node that stands for sys.last_value and its like */
+	uint32_t *in_first;     /* by node: first in in_from; one more at the end */
+	uint32_t *in_from;      /* sources of the edges to each node */
+	uint8_t *flags;         /* by node. KEPT: it keeps a storage alive; STAYS: see stays() */
 	uint32_t *stack, *next; /* of the search in depth: nodes, and the next edge of each */
-	size_t steps;
+	uint32_t *number;       /* by node: its place in order; VT_GRAPH_NONE: not reached */
+	/* By the place in the order in which the search in depth comes to nodes: */
+	uint32_t *order; /* the node */
+	uint32_t *parent;
+	size_t n;
+	uint32_t *semi;               /* semidominator: a place */
+	uint32_t *idom;               /* the dominator: a place */
+	uint32_t *ancestor, *best;    /* the forest that is compressed; best: with the least semi */
+	uint32_t *bucket, *in_bucket; /* those whose semidominator it is: first, next */
 };
 
 static uint32_t source(const struct dominators *d, uint32_t from, const struct vt_graph_edge *edge)
@@ -104,145 +110,219 @@ static void find_keepers(struct dominators *d)
 	for (size_t i = 0; i < d->o->storages.n; i++) {
 		uint32_t node = d->o->storages.data[i].node;
 
-		if (!d->kept[node]) {
-			d->kept[node] = 1;
+		if (!(d->flags[node] & KEPT)) {
+			d->flags[node] |= KEPT;
 			d->stack[n++] = node;
 		}
 	}
 	while (n) {
 		uint32_t node = d->stack[--n];
 
-		if (node < d->o->graph.nodes.n && stays(d->o, node))
+		if (node < d->o->graph.nodes.n && stays(d->o, node)) {
+			d->flags[node] |= STAYS;
 			continue;
+		}
 		for (uint32_t i = d->in_first[node]; i < d->in_first[node + 1]; i++) {
 			uint32_t from = d->in_from[i];
 
-			if (!d->kept[from]) {
-				d->kept[from] = 1;
+			if (!(d->flags[from] & KEPT)) {
+				d->flags[from] |= KEPT;
 				d->stack[n++] = from;
 			}
 		}
 	}
-	d->kept[d->o->root] = 1;
+	d->flags[d->o->root] |= KEPT;
 }
 
-/* In depth from one node; what is done is put into order. */
-static void descend(struct dominators *d, uint32_t first)
+static void enter(struct dominators *d, uint32_t node, uint32_t parent)
+{
+	d->number[node] = (uint32_t)d->n;
+	d->order[d->n] = node;
+	d->parent[d->n++] = parent;
+	d->next[node] = 0;
+}
+
+/* The next one that a node refers to and that was not reached yet. */
+static uint32_t next_of(struct dominators *d, uint32_t node)
+{
+	uint32_t n_edges = 0;
+	const struct vt_graph_edge *edges =
+		node < d->o->graph.nodes.n ? edges_of(d->o, node, &n_edges) : NULL;
+
+	while (d->next[node] < n_edges) {
+		const struct vt_graph_edge *edge = &edges[d->next[node]++];
+
+		if (d->flags[edge->to] == KEPT && vt_owners_keeps(edge->kind) &&
+		    d->number[edge->to] == VT_GRAPH_NONE)
+			return edge->to;
+	}
+	return VT_GRAPH_NONE;
+}
+
+/* In depth from one node, which parent refers to. */
+static void descend(struct dominators *d, uint32_t first, uint32_t parent)
 {
 	size_t n = 0;
 
-	if (d->number[first] != VT_GRAPH_NONE)
+	if (!(d->flags[first] & KEPT) || d->number[first] != VT_GRAPH_NONE)
 		return;
-	d->number[first] = 0;
-	d->next[first] = 0;
+	enter(d, first, d->number[parent]);
 	d->stack[n++] = first;
 	while (n) {
-		uint32_t node = d->stack[n - 1], n_edges = 0;
-		const struct vt_graph_edge *edges =
-			node < d->o->graph.nodes.n ? edges_of(d->o, node, &n_edges) : NULL;
-		uint32_t to = VT_GRAPH_NONE;
+		uint32_t node = d->stack[n - 1], to = next_of(d, node);
 
-		while (d->next[node] < n_edges && to == VT_GRAPH_NONE) {
-			const struct vt_graph_edge *edge = &edges[d->next[node]++];
-
-			if (d->kept[edge->to] && vt_owners_keeps(edge->kind) &&
-			    d->number[edge->to] == VT_GRAPH_NONE)
-				to = edge->to;
-		}
-		if (to != VT_GRAPH_NONE) {
-			d->number[to] = 0;
-			d->next[to] = 0;
-			d->stack[n++] = to;
+		if (to == VT_GRAPH_NONE) {
+			n--;
 			continue;
 		}
-		n--;
-		d->number[node] = (uint32_t)d->n_order;
-		d->order[d->n_order++] = node;
+		enter(d, to, d->number[node]);
+		d->stack[n++] = to;
 	}
 }
 
-/* The root comes last: it is the highest in postorder. What stays hangs on the root. */
+/* The root refers to what stays, and to the node that stands for sys.last_value and its like. */
 static void number_nodes(struct dominators *d)
 {
-	size_t n_nodes = d->o->graph.nodes.n;
+	const struct vt_owners *o = d->o;
+	uint32_t n_edges;
+	const struct vt_graph_edge *edges = edges_of(o, o->root, &n_edges);
 
 	for (size_t i = 0; i < d->retained->n; i++)
 		d->number[i] = VT_GRAPH_NONE;
-	d->number[d->o->root] = 0; /* not entered before its turn */
-	for (size_t i = 0; i < d->o->late_edges.n; i++) {
-		if (d->kept[d->o->late_edges.data[i].to])
-			descend(d, d->o->late_edges.data[i].to);
+	enter(d, o->root, 0);
+	for (size_t i = 0; i < o->late_edges.n; i++) {
+		if (!(d->flags[o->late_edges.data[i].to] & STAYS))
+			descend(d, o->late_edges.data[i].to, o->root);
 	}
-	for (size_t i = 0; i < n_nodes; i++) {
-		if (d->kept[i] && stays(d->o, (uint32_t)i))
-			descend(d, (uint32_t)i);
+	for (size_t i = 0; i < o->graph.nodes.n; i++) {
+		if (d->flags[i] & STAYS)
+			descend(d, (uint32_t)i, o->root);
 	}
-	d->number[d->o->root] = VT_GRAPH_NONE;
-	descend(d, d->o->root);
-	/* It stands before all that it refers to, which the root's edges have entered already. */
-	if (d->kept[d->last]) {
-		d->number[d->last] = d->number[d->o->root];
-		d->order[d->n_order - 1] = d->last;
-		d->number[d->o->root] = (uint32_t)d->n_order;
-		d->order[d->n_order++] = d->o->root;
-	}
-}
+	descend(d, d->last, o->root);
+	for (int of_last = 1; of_last >= 0; of_last--) {
+		for (uint32_t i = 0; i < n_edges; i++) {
+			uint32_t from = source(d, o->root, &edges[i]);
 
-static uint32_t intersect(struct dominators *d, uint32_t a, uint32_t b)
-{
-	const uint32_t *idom = d->retained->idom;
-
-	while (a != b && d->steps < MAX_STEPS) {
-		while (d->number[a] < d->number[b] && d->steps++ < MAX_STEPS)
-			a = idom[a];
-		while (d->number[b] < d->number[a] && d->steps++ < MAX_STEPS)
-			b = idom[b];
-	}
-	return a;
-}
-
-static uint32_t dominator_of(struct dominators *d, uint32_t node)
-{
-	uint32_t found = VT_GRAPH_NONE;
-
-	if (node == d->last || stays(d->o, node))
-		return d->o->root;
-	for (uint32_t i = d->in_first[node]; i < d->in_first[node + 1]; i++) {
-		uint32_t from = d->in_from[i];
-
-		if (from == node || d->retained->idom[from] == VT_GRAPH_NONE)
-			continue;
-		found = found == VT_GRAPH_NONE ? from : intersect(d, from, found);
-	}
-	return found;
-}
-
-static bool find_dominators(struct dominators *d)
-{
-	uint32_t *idom = d->retained->idom;
-	bool changed = true;
-
-	for (size_t i = 0; i < d->retained->n; i++)
-		idom[i] = VT_GRAPH_NONE;
-	idom[d->o->root] = d->o->root;
-	while (changed && d->steps < MAX_STEPS) {
-		changed = false;
-		for (size_t i = d->n_order; i-- > 0;) {
-			uint32_t node = d->order[i], found;
-
-			if (node == d->o->root)
-				continue;
-			found = dominator_of(d, node);
-			if (found != idom[node]) {
-				idom[node] = found;
-				changed = true;
-			}
+			if ((from == d->last) == of_last && vt_owners_keeps(edges[i].kind) &&
+			    !(d->flags[edges[i].to] & STAYS))
+				descend(d, edges[i].to, from);
 		}
 	}
-	return d->steps < MAX_STEPS;
 }
 
-/* Children come before their parents in postorder. */
+/* On the way from a place up to the root of its tree in the forest: the best, without that root. */
+static uint32_t evaluate(struct dominators *d, uint32_t place)
+{
+	size_t n = 0;
+	uint32_t at = place;
+
+	if (d->ancestor[place] == VT_GRAPH_NONE)
+		return place;
+	for (; d->ancestor[d->ancestor[at]] != VT_GRAPH_NONE; at = d->ancestor[at])
+		d->stack[n++] = at;
+	while (n) {
+		uint32_t above;
+
+		at = d->stack[--n];
+		above = d->ancestor[at];
+		if (d->semi[d->best[above]] < d->semi[d->best[at]])
+			d->best[at] = d->best[above];
+		d->ancestor[at] = d->ancestor[above];
+	}
+	return d->best[place];
+}
+
+static void look_at(struct dominators *d, uint32_t place, uint32_t from)
+{
+	uint32_t best;
+
+	if (d->number[from] == VT_GRAPH_NONE)
+		return;
+	best = evaluate(d, d->number[from]);
+	if (d->semi[best] < d->semi[place])
+		d->semi[place] = d->semi[best];
+}
+
+static void find_semidominator(struct dominators *d, uint32_t place)
+{
+	uint32_t node = d->order[place];
+
+	if (node == d->last || d->flags[node] & STAYS) {
+		d->semi[place] = 0;
+		return;
+	}
+	for (uint32_t i = d->in_first[node]; i < d->in_first[node + 1]; i++) {
+		if (d->in_from[i] != node)
+			look_at(d, place, d->in_from[i]);
+	}
+}
+
+/* Of those whose semidominator this is. Where the dominator is that of another one, it is later. */
+static void empty_bucket(struct dominators *d, uint32_t parent)
+{
+	uint32_t place = d->bucket[parent];
+
+	while (place != VT_GRAPH_NONE) {
+		uint32_t best = evaluate(d, place);
+
+		d->idom[place] = d->semi[best] < d->semi[place] ? best : parent;
+		place = d->in_bucket[place];
+	}
+	d->bucket[parent] = VT_GRAPH_NONE;
+}
+
+static void find_dominators(struct dominators *d)
+{
+	struct vt_retained *r = d->retained;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		d->semi[i] = d->best[i] = i;
+		d->ancestor[i] = d->bucket[i] = VT_GRAPH_NONE;
+	}
+	for (uint32_t i = (uint32_t)d->n; i-- > 1;) {
+		find_semidominator(d, i);
+		d->in_bucket[i] = d->bucket[d->semi[i]];
+		d->bucket[d->semi[i]] = i;
+		d->ancestor[i] = d->parent[i];
+		empty_bucket(d, d->parent[i]);
+	}
+	d->idom[0] = 0;
+	for (uint32_t i = 1; i < d->n; i++) {
+		if (d->idom[i] != d->semi[i])
+			d->idom[i] = d->idom[d->idom[i]];
+	}
+	for (size_t i = 0; i < r->n; i++)
+		r->idom[i] = VT_GRAPH_NONE;
+	for (uint32_t i = 0; i < d->n; i++)
+		r->idom[d->order[i]] = d->order[d->idom[i]];
+}
+
+/*
+ * Numbers for vt_owners_dominates(): those of what a node dominates follow its own. A dominator
+ * comes before what it dominates in order.
+ */
+static void number_tree(struct dominators *d)
+{
+	struct vt_retained *r = d->retained;
+
+	for (size_t i = 0; i < r->n; i++)
+		r->number[i] = VT_GRAPH_NONE;
+	for (uint32_t i = (uint32_t)d->n; i-- > 0;) {
+		r->size[d->order[i]]++;
+		if (i)
+			r->size[r->idom[d->order[i]]] += r->size[d->order[i]];
+	}
+	for (uint32_t i = 0; i < d->n; i++) {
+		uint32_t node = d->order[i], above = r->idom[node];
+
+		r->number[node] = i ? d->next[above] : 0;
+		if (i)
+			d->next[above] += r->size[node];
+		d->next[node] = r->number[node] + 1;
+	}
+}
+
+/* What a node dominates comes after it in order. */
 static void add_up(struct dominators *d, const struct vt_owners_input *input)
 {
 	struct vt_retained *r = d->retained;
@@ -258,11 +338,9 @@ static void add_up(struct dominators *d, const struct vt_owners_input *input)
 		r->blocks[storage->node]++;
 		r->doubtful[storage->node] += !storage->certain;
 	}
-	for (size_t i = 0; i < d->n_order; i++) {
+	for (size_t i = d->n; i-- > 1;) {
 		uint32_t node = d->order[i], idom = r->idom[node];
 
-		if (idom == VT_GRAPH_NONE || node == d->o->root)
-			continue;
 		r->bytes[idom] += r->bytes[node];
 		r->activations[idom] += r->activations[node];
 		r->blocks[idom] += r->blocks[node];
@@ -281,14 +359,46 @@ static bool allocate(struct dominators *d, size_t n)
 		.blocks = calloc(n, sizeof(*r->blocks)),
 		.doubtful = calloc(n, sizeof(*r->doubtful)),
 		.idom = calloc(n, sizeof(*r->idom)),
+		.number = calloc(n, sizeof(*r->number)),
+		.size = calloc(n, sizeof(*r->size)),
 	};
-	d->kept = calloc(n, sizeof(*d->kept));
-	d->order = calloc(n, sizeof(*d->order));
-	d->number = calloc(n, sizeof(*d->number));
+	d->flags = calloc(n, sizeof(*d->flags));
 	d->stack = calloc(n, sizeof(*d->stack));
 	d->next = calloc(n, sizeof(*d->next));
-	return r->bytes && r->activations && r->blocks && r->doubtful && r->idom && d->kept &&
-	       d->order && d->number && d->stack && d->next && turn(d);
+	d->number = calloc(n, sizeof(*d->number));
+	d->order = calloc(n, sizeof(*d->order));
+	d->parent = calloc(n, sizeof(*d->parent));
+	return r->bytes && r->activations && r->blocks && r->doubtful && r->idom && r->number &&
+	       r->size && d->flags && d->stack && d->next && d->number && d->order && d->parent &&
+	       turn(d);
+}
+
+/* For the nodes that were reached only: these are few of all. */
+static bool allocate_forest(struct dominators *d)
+{
+	d->semi = calloc(d->n, sizeof(*d->semi));
+	d->idom = calloc(d->n, sizeof(*d->idom));
+	d->ancestor = calloc(d->n, sizeof(*d->ancestor));
+	d->best = calloc(d->n, sizeof(*d->best));
+	d->bucket = calloc(d->n, sizeof(*d->bucket));
+	d->in_bucket = calloc(d->n, sizeof(*d->in_bucket));
+	return d->semi && d->idom && d->ancestor && d->best && d->bucket && d->in_bucket;
+}
+
+static void forget(struct dominators *d)
+{
+	free(d->flags);
+	free(d->stack);
+	free(d->next);
+	free(d->number);
+	free(d->order);
+	free(d->parent);
+	free(d->semi);
+	free(d->idom);
+	free(d->ancestor);
+	free(d->best);
+	free(d->bucket);
+	free(d->in_bucket);
 }
 
 bool vt_owners_retained(const struct vt_owners *o, const struct vt_owners_input *input,
@@ -304,33 +414,27 @@ bool vt_owners_retained(const struct vt_owners *o, const struct vt_owners_input 
 	if (ok) {
 		find_keepers(&d);
 		number_nodes(&d);
-		ok = find_dominators(&d);
+		ok = allocate_forest(&d);
 	}
-	if (ok)
+	if (ok) {
+		find_dominators(&d);
+		number_tree(&d);
 		add_up(&d, input);
+	}
 	retained->in_first = d.in_first;
 	retained->in_from = d.in_from;
-	retained->number = d.number;
-	free(d.kept);
-	free(d.order);
-	free(d.stack);
-	free(d.next);
+	forget(&d);
 	if (!ok)
 		vt_owners_retained_deinit(retained);
 	return ok;
 }
 
-bool vt_owners_dominates(const struct vt_retained *retained, uint32_t node, uint32_t other,
-			 size_t *steps_left)
+bool vt_owners_dominates(const struct vt_retained *retained, uint32_t node, uint32_t other)
 {
-	while (retained->number[other] < retained->number[node] && *steps_left) {
-		other = retained->idom[other];
-		--*steps_left;
-	}
-	return other == node;
+	return retained->number[other] - retained->number[node] < retained->size[node];
 }
 
-bool vt_owners_has_one_holder(const struct vt_retained *retained, uint32_t node, size_t *steps_left)
+bool vt_owners_has_one_holder(const struct vt_retained *retained, uint32_t node)
 {
 	uint32_t count = 0;
 
@@ -339,7 +443,7 @@ bool vt_owners_has_one_holder(const struct vt_retained *retained, uint32_t node,
 		uint32_t from = retained->in_from[i];
 
 		count += from != node && retained->idom[from] != VT_GRAPH_NONE &&
-			 !vt_owners_dominates(retained, node, from, steps_left);
+			 !vt_owners_dominates(retained, node, from);
 	}
 	return count == 1;
 }
@@ -352,6 +456,7 @@ void vt_owners_retained_deinit(struct vt_retained *retained)
 	free(retained->doubtful);
 	free(retained->idom);
 	free(retained->number);
+	free(retained->size);
 	free(retained->in_first);
 	free(retained->in_from);
 	*retained = (struct vt_retained){ 0 };

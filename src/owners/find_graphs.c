@@ -9,10 +9,7 @@
 
 #include <stdlib.h>
 
-enum {
-	MAX_CONTAINERS = 2,
-	MAX_STEPS = 20000000, /* from nodes to their dominators: some 0.1 s */
-};
+enum { MAX_CONTAINERS = 2 };
 
 static int by_counter(const void *a, const void *b)
 {
@@ -63,7 +60,6 @@ bool vt_owners_versions_init(struct vt_versions *versions, struct vt_owners *o,
 	*versions = (struct vt_versions){
 		.retained = retained,
 		.outdated = calloc(retained->n, sizeof(*versions->outdated)),
-		.steps_left = MAX_STEPS,
 	};
 	ok = versions->outdated;
 	for (size_t i = 0; ok && input->one_moment && i < o->graph.nodes.n; i++) {
@@ -85,7 +81,7 @@ void vt_owners_versions_deinit(struct vt_versions *versions)
 	vt_vec_deinit(&versions->saved);
 }
 
-uint32_t vt_owners_versions_of(struct vt_versions *versions, uint32_t node)
+uint32_t vt_owners_versions_of(const struct vt_versions *versions, uint32_t node)
 {
 	const struct vt_saved_version *last = NULL;
 	uint32_t most = 0, n = 0;
@@ -94,8 +90,7 @@ uint32_t vt_owners_versions_of(struct vt_versions *versions, uint32_t node)
 		const struct vt_saved_version *saved = &versions->saved.data[i];
 
 		if ((last && !by_counter(last, saved)) ||
-		    !vt_owners_dominates(versions->retained, node, saved->node,
-					 &versions->steps_left))
+		    !vt_owners_dominates(versions->retained, node, saved->node))
 			continue;
 		n = last && last->counter == saved->counter ? n + 1 : 1;
 		most = n > most ? n : most;

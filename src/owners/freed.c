@@ -8,10 +8,9 @@
 #include <stdlib.h>
 
 enum {
-	MAX_FREED = 64,      /* that are kept */
-	MIN_ITEMS = 4,       /* of a container that is told apart from what holds it */
-	MAX_STEPS = 1000000, /* from nodes to their dominators; what would need more is not told */
-	LEAST_PART = 200,    /* one of this many parts of all bytes is the least that is told */
+	MAX_FREED = 64,   /* that are kept */
+	MIN_ITEMS = 4,    /* of a container that is told apart from what holds it */
+	LEAST_PART = 200, /* one of this many parts of all bytes is the least that is told */
 };
 
 struct candidate {
@@ -25,7 +24,6 @@ struct freeing {
 	struct vt_versions versions;
 	VT_VEC(struct candidate) candidates;
 	uint64_t least;
-	size_t steps_left;
 };
 
 static bool is_name(const struct vt_owners *o, uint32_t from, const struct vt_graph_edge *edge)
@@ -53,7 +51,7 @@ static bool consider(struct freeing *f, uint32_t from, const struct vt_graph_edg
 
 	if (r->idom[edge->to] != from || r->bytes[edge->to] < f->least ||
 	    (!is_name(f->o, from, edge) && !is_container(f->o, edge->to)) ||
-	    !vt_owners_has_one_holder(r, edge->to, &f->steps_left))
+	    !vt_owners_has_one_holder(r, edge->to))
 		return true;
 	candidate = vt_vec_append(&f->candidates);
 	if (!candidate)
@@ -147,9 +145,7 @@ bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
 		     const struct vt_retained *retained, struct vt_arena *arena,
 		     struct vt_model_owners *owners)
 {
-	struct freeing f = {
-		.o = o, .retained = retained, .least = least_bytes(input), .steps_left = MAX_STEPS
-	};
+	struct freeing f = { .o = o, .retained = retained, .least = least_bytes(input) };
 	bool ok = vt_owners_versions_init(&f.versions, o, input, retained);
 
 	if (!ok)

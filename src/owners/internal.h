@@ -95,12 +95,13 @@ struct vt_retained {
 	uint32_t *blocks;      /* how many */
 	uint32_t *doubtful;    /* of them, those of which not all holders are known */
 	uint32_t *idom;        /* immediate dominator; VT_GRAPH_NONE: not among them */
-	uint32_t *number;      /* higher than those of all nodes that it dominates */
+	uint32_t *number;      /* those of what it dominates follow its own */
+	uint32_t *size;        /* how many nodes it dominates, with itself */
 	uint32_t *in_first;    /* by node: first in in_from; one more at the end */
 	uint32_t *in_from;     /* what refers to each node; itself: that does not keep it alive */
 };
 
-/* False: out of memory, or too much to think about: nothing is known. */
+/* False: out of memory, and nothing is known. */
 bool vt_owners_retained(const struct vt_owners *o, const struct vt_owners_input *input,
 			struct vt_retained *retained);
 void vt_owners_retained_deinit(struct vt_retained *retained);
@@ -108,19 +109,14 @@ void vt_owners_retained_deinit(struct vt_retained *retained);
 /* Whether a reference of this kind keeps its target alive. */
 bool vt_owners_keeps(enum vt_edge_kind kind);
 
-/*
- * Whether other goes when node does, which are both among them. steps_left: from nodes to their
- * dominators, of all calls; when there are none left the answer is no.
- */
-bool vt_owners_dominates(const struct vt_retained *retained, uint32_t node, uint32_t other,
-			 size_t *steps_left);
+/* Whether other goes when node does. */
+bool vt_owners_dominates(const struct vt_retained *retained, uint32_t node, uint32_t other);
 /*
  * One reference keeps it alive, beside those from what goes with it. A node can have several ways
  * from its dominator (a variable of a module, and a list that another one holds), and then no
  * single one of them frees it.
  */
-bool vt_owners_has_one_holder(const struct vt_retained *retained, uint32_t node,
-			      size_t *steps_left);
+bool vt_owners_has_one_holder(const struct vt_retained *retained, uint32_t node);
 
 /* ---- freed.c ---- */
 
@@ -164,7 +160,6 @@ struct vt_versions {
 	const struct vt_retained *retained;    /* not owned */
 	uint8_t *outdated;                     /* by node: such a graph goes with it */
 	VT_VEC(struct vt_saved_version) saved; /* by counter and version */
-	size_t steps_left;                     /* see vt_owners_dominates() */
 };
 
 /* False: out of memory. */
@@ -173,7 +168,7 @@ bool vt_owners_versions_init(struct vt_versions *versions, struct vt_owners *o,
 			     const struct vt_retained *retained);
 void vt_owners_versions_deinit(struct vt_versions *versions);
 /* In how many versions what goes with this node saved one tensor, at most. */
-uint32_t vt_owners_versions_of(struct vt_versions *versions, uint32_t node);
+uint32_t vt_owners_versions_of(const struct vt_versions *versions, uint32_t node);
 
 /* ---- finder.c ---- */
 

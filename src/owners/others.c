@@ -11,7 +11,6 @@
 enum {
 	MAX_NAMES = 4,         /* of holders of one block */
 	MAX_LOOKED = 50000000, /* references that are looked at: some 0.2 s */
-	MAX_STEPS = 20000000,  /* from nodes to their dominators: the same */
 };
 
 struct holder {
@@ -30,7 +29,7 @@ struct others {
 	struct holder best[MAX_NAMES];
 	uint32_t n_best, n_others;
 	uint32_t named; /* index of the edge that the name comes by */
-	size_t looked, steps_left;
+	size_t looked;
 	struct { /* the last one that was named: what is freed together follows each other mostly */
 		uint32_t node;
 		const char *name, *other; /* other: name of another holder of it, or NULL */
@@ -160,7 +159,7 @@ static bool holds(struct others *x, uint32_t from, uint32_t node)
 	       !is_in_group(x, from) && x->retained->idom[from] != VT_GRAPH_NONE &&
 	       x->retained->idom[node] != VT_GRAPH_NONE &&
 	       x->o->reach.data[from].distance != VT_DISTANCE_NONE &&
-	       !vt_owners_dominates(x->retained, node, from, &x->steps_left);
+	       !vt_owners_dominates(x->retained, node, from);
 }
 
 static void look_at(struct others *x, uint32_t node)
@@ -192,7 +191,7 @@ static bool name_holders(struct others *x, struct vt_model_owner *owner)
 {
 	const char **names;
 
-	if (!x->n_best || !x->steps_left || x->looked >= MAX_LOOKED)
+	if (!x->n_best || x->looked >= MAX_LOOKED)
 		return true; /* none, or not all is known */
 	names = vt_arena_alloc(x->arena, x->n_best * sizeof(*names));
 	if (!names)
@@ -290,14 +289,13 @@ static const char *name_of(struct others *x, uint32_t node, struct vt_model_owne
 static bool goes(struct others *x, uint32_t node, size_t storage, size_t n)
 {
 	if (x->retained->idom[node] == VT_GRAPH_NONE ||
-	    (node < x->o->graph.nodes.n &&
-	     !vt_owners_has_one_holder(x->retained, node, &x->steps_left)))
+	    (node < x->o->graph.nodes.n && !vt_owners_has_one_holder(x->retained, node)))
 		return false;
 	for (size_t i = 0; i < n; i++) {
 		uint32_t of = x->o->storages.data[storage + i].node;
 
 		if (x->retained->idom[of] == VT_GRAPH_NONE ||
-		    !vt_owners_dominates(x->retained, node, of, &x->steps_left))
+		    !vt_owners_dominates(x->retained, node, of))
 			return false;
 	}
 	return true;
@@ -313,8 +311,6 @@ static bool tell_freed(struct others *x, size_t storage, size_t n, struct vt_mod
 		return true;
 	}
 	all = goes(x, node, storage, n);
-	if (!x->steps_left)
-		return true; /* not known */
 	owner->freed = name_of(x, node, owner);
 	if (all) {
 		owner->freed_bytes = x->retained->bytes[node];
@@ -347,7 +343,6 @@ bool vt_owners_others(struct vt_owners *o, const struct vt_retained *retained,
 		.arena = arena,
 		.group_of = calloc(o->graph.nodes.n + 1, sizeof(*x.group_of)),
 		.next = calloc(o->graph.nodes.n + 1, sizeof(*x.next)),
-		.steps_left = MAX_STEPS,
 	};
 	bool ok = x.group_of && x.next;
 	size_t n;
@@ -355,7 +350,7 @@ bool vt_owners_others(struct vt_owners *o, const struct vt_retained *retained,
 	for (size_t i = 0, item = 0; ok && i < o->storages.n; i += n, item++) {
 		for (n = 1; i + n < o->storages.n && o->storages.data[i + n].shares; n++)
 			;
-		if (x.looked < MAX_LOOKED && x.steps_left)
+		if (x.looked < MAX_LOOKED)
 			ok = tell(&x, i, n, &owners->items.data[item]);
 	}
 	free(x.group_of);
