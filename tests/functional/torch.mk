@@ -45,6 +45,9 @@ EXTRA_DIST += tests/functional/recorder_oom_throw.cc
 functional_tests += tests/functional/recorder_driver.py
 
 # What the blocks in use are, against programs that know it.
+functional_tests += tests/functional/alarms.py
+EXTRA_DIST += tests/targets/torch_alarms.py
+
 functional_tests += tests/functional/owners.py tests/functional/owners_asked.py tests/functional/owners_cli.py \
 	tests/functional/owners_programs.py
 EXTRA_DIST += tests/functional/owners_truth.py tests/targets/owners_planted.py tests/targets/torch_asked.py \
