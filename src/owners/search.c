@@ -73,15 +73,20 @@ static const uint32_t costs[VT_N_EDGE_KINDS] = {
 #define RING (1U << 20) /* more than the dearest edge */
 _Static_assert(RING > (unsigned int)VT_COST_GARBAGE, "the ring is longer than the dearest edge");
 
-/* A variable of a loop over the parameters is no name for one, if its module has one. */
-#define COST_LOOSE_PARAMETER 40
+/*
+ * A variable of a loop over the parameters is no name for one, if its module has one, nor for what
+ * an optimizer has of it.
+ */
+#define COST_LOOSE 40
 
 static uint32_t variable_cost(const struct vt_owners *o, const struct vt_graph_edge *edge)
 {
 	const struct vt_pyheap_class *cls = vt_owners_class(o, edge->to);
 
-	return costs[edge->kind] +
-	       (cls && cls->is & VT_PYHEAP_IS_PARAMETER ? COST_LOOSE_PARAMETER : 0);
+	bool loose = (cls && cls->is & VT_PYHEAP_IS_PARAMETER) ||
+		     o->graph.nodes.data[edge->to].role == VT_ROLE_STATE_OF;
+
+	return costs[edge->kind] + (loose ? COST_LOOSE : 0);
 }
 
 /* The parts of a module are its shortest names, and an optimizer's state is its own. */
