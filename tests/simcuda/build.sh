@@ -5,7 +5,7 @@
 #   libsimcuda.so                        the device itself
 #   libcuda.so.1                         the driver API
 #   libcudart.so.11.0, .so.12, .so.13    the runtime API, with the symbol versions of the real ones
-#   libcupti.so.12, .so.13               CUPTI's callbacks for the driver's calls
+#   libcupti.so.11.7, .so.12, .so.13     CUPTI's callbacks for the driver's calls
 #   libnccl.so.2                         NCCL among the processes of one host
 #   libnvidia-ml.so.1                    the little of the management library that is asked for
 #   simcuda-ctl                          changes a control file from a shell
@@ -58,7 +58,7 @@ for v in 11.0 12 13; do
 	library libcudart.so.$v "libcudart.so.$v { global: cuda*; __cuda*; local: *; };" \
 		-DSIMCUDA_CUDART=${v%.*} "$src"/runtime/*.c "$tmp/runtime_stubs.c" "$tmp/libsimcuda.so"
 done
-for v in 12 13; do
+for v in 11.7 12 13; do
 	library libcupti.so.$v "libcupti.so.$v { global: cupti*; local: *; };" "$src"/cupti/*.c "$tmp/cupti_stubs.c" \
 		"$tmp/libsimcuda.so"
 done
@@ -69,7 +69,7 @@ if [ -n "${CUDA_INCLUDE:-}" ]; then
 	$cc $flags -isystem "$CUDA_INCLUDE" -fsyntax-only "$src/abi_check.c"
 fi
 for f in libsimcuda.so libcuda.so.1 libcudart.so.11.0 libcudart.so.12 libcudart.so.13 \
-	libcupti.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 simcuda-ctl; do
+	libcupti.so.11.7 libcupti.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 simcuda-ctl; do
 	mv -f "$tmp/$f" "$out/$f"
 done
 printf '%s\n' "$cc $flags" >"$stamp"
