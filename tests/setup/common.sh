@@ -44,6 +44,25 @@ find_pip()
 	echo "$venv/bin/python"
 }
 
+# foreign_pip COMMAND VERSION ARGUMENT...: pip for the wheels of another interpreter than the one that it runs with.
+foreign_pip()
+{
+	command=$1
+	tag=$2
+	shift 2
+	timeout "$limit" "$pip" -m pip "$command" --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		--implementation cp --python-version "$tag" --platform manylinux_2_35_x86_64 --platform manylinux_2_31_x86_64 \
+		--platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
+		--platform manylinux2014_x86_64 --platform manylinux1_x86_64 --platform linux_x86_64 "$@"
+}
+
+# Where pip would download REQUIREMENT from.
+address_of()
+{
+	foreign_pip install "$1" --dry-run --ignore-installed --target "$dest/nowhere" --report - "$2" 2>>"$dest/log" |
+		"$pip" -c 'import json, sys; print(json.load(sys.stdin)["install"][0]["download_info"]["url"])' 2>>"$dest/log"
+}
+
 # A step is done when its stamp says from what it was done.
 stamp()
 {

@@ -28,25 +28,6 @@ limit=${VRAMTAP_SETUP_LIMIT:-600}
 # The wheels of a release differ in nothing that matters here between interpreters; one of these there is of each.
 pythons='3.11 3.12 3.13 3.14'
 
-# foreign_pip COMMAND VERSION ARGUMENT...: pip for the wheels of another interpreter than the one that it runs with.
-foreign_pip()
-{
-	command=$1
-	tag=$2
-	shift 2
-	timeout "$limit" "$pip" -m pip "$command" --quiet --disable-pip-version-check --no-deps --only-binary :all: \
-		--implementation cp --python-version "$tag" --platform manylinux_2_35_x86_64 --platform manylinux_2_31_x86_64 \
-		--platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
-		--platform manylinux2014_x86_64 --platform manylinux1_x86_64 --platform linux_x86_64 "$@"
-}
-
-# Where pip would download REQUIREMENT from.
-address_of()
-{
-	foreign_pip install "$1" --dry-run --ignore-installed --target "$dest/nowhere" --report - "$2" 2>>"$dest/log" |
-		"$pip" -c 'import json, sys; print(json.load(sys.stdin)["install"][0]["download_info"]["url"])' 2>>"$dest/log"
-}
-
 # bring REQUIREMENT DIRECTORY PATTERN...: those members of that wheel.
 bring()
 {
