@@ -34,6 +34,23 @@ fail()
 # What the interpreter and the modules of its standard library load.
 libraries='libc6 zlib1g libexpat1 libffi8 libssl3t64 libbz2-1.0 liblzma5 libuuid1 libzstd1'
 
+# write_launcher DIRECTORY. What LD_LIBRARY_PATH says serves as well: a program with other libraries than those, PyTorch's, say.
+write_launcher()
+{
+	# The loader is in /lib64 of old packages, in /usr/lib64 of new ones; the libraries are where they always were.
+	cat >"$1/python.new" <<LAUNCHER
+#!/bin/sh
+root=$dest/root
+loader=\$root/usr/lib64/ld-linux-x86-64.so.2
+[ -e "\$loader" ] || loader=\$root/lib64/ld-linux-x86-64.so.2
+path=\$root/usr/lib/x86_64-linux-gnu:\$root/lib/x86_64-linux-gnu\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
+PYTHONHOME=\$root/usr exec "\$loader" --argv0 "\$root/usr/bin/python$version" --library-path "\$path" \\
+	"\$root/usr/bin/python$version" "\$@"
+LAUNCHER
+	chmod +x "$1/python.new"
+	mv -f "$1/python.new" "$1/python"
+}
+
 unpack_packages()
 {
 	# shellcheck disable=SC2086 # a list of names
@@ -43,16 +60,7 @@ unpack_packages()
 	for package in "$work"/archives/*.deb; do
 		dpkg-deb -x "$package" "$work/root" || return 1
 	done
-	# The loader is in /lib64 of old packages, in /usr/lib64 of new ones; the libraries are where they always were.
-	cat >"$work/python" <<LAUNCHER
-#!/bin/sh
-root=$dest/root
-loader=\$root/usr/lib64/ld-linux-x86-64.so.2
-[ -e "\$loader" ] || loader=\$root/lib64/ld-linux-x86-64.so.2
-PYTHONHOME=\$root/usr exec "\$loader" --argv0 "\$root/usr/bin/python$version" \\
-	--library-path "\$root/usr/lib/x86_64-linux-gnu:\$root/lib/x86_64-linux-gnu" "\$root/usr/bin/python$version" "\$@"
-LAUNCHER
-	chmod +x "$work/python"
+	write_launcher "$work"
 }
 
 # Optimised a little, for the evaluator of an unoptimised one is nothing like those of distributions; without its tests.
@@ -101,6 +109,8 @@ if command -v flock >/dev/null 2>&1 && [ -z "${VRAMTAP_SETUP_LOCKED:-}" ]; then
 	export VRAMTAP_SETUP_LOCKED
 	exec flock "$cache/python/.lock" sh "$0" "$kind" "$version" "$@"
 fi
+# What an older one of these made may have another launcher.
+[ "$kind" != debian ] || [ ! -d "$dest/root" ] || write_launcher "$dest"
 starts && exit 0
 for program in apt-get dpkg-deb timeout; do
 	command -v $program >/dev/null 2>&1 || fail "no $program here"
