@@ -190,10 +190,17 @@ static void take_base(struct draft *d, const struct vt_pyheap_class *base)
 	}
 }
 
-/* Of types of C that are known by their names, we know better what is where. */
+/*
+ * Of types of C that are known by their names, we know better what is where. Classes of tensors are
+ * made by class statements, but look like types of C: up to 2.9 the metaclass of PyTorch
+ * (torch/csrc/autograd/python_variable.cpp) gives all of them a tp_traverse of its own. DTensor has
+ * its data in a slot.
+ */
 static bool is_unknown(const struct draft *d, uint64_t word)
 {
-	return !d->exact[word] && (d->head->of_python || d->kinds[word]);
+	bool of_tensor = d->cls.is & VT_PYHEAP_IS_TENSOR && d->head->flags & VT_PYHEAP_HEAP_TYPE;
+
+	return !d->exact[word] && (d->head->of_python || of_tensor || d->kinds[word]);
 }
 
 /* The slots of a class statement, and members of C types. */
