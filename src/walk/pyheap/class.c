@@ -78,14 +78,31 @@ static bool is_type(struct vt_pyheap *heap, uint64_t type)
 	return meta && !(meta & 7) && (vt_pyheap_u64(heap, meta, VT_PY_TYPE_FLAGS) & want) == want;
 }
 
+/*
+ * What PyType_Ready() was called for. Modules/_functoolsmodule.c of 3.8 and 3.9 has one type
+ * without, that of the links in an lru_cache.
+ */
+static bool is_ready(struct vt_pyheap *heap, uint64_t type)
+{
+	static const char link[] = "functools._lru_list_elem";
+	char name[sizeof(link)];
+
+	if (vt_pyheap_u64(heap, type, VT_PY_TYPE_FLAGS) & VT_PYHEAP_READY)
+		return is_type(heap, type);
+	return heap->py->layout->minor < 10 && is_type(heap, type) &&
+	       vt_pages_read(heap->pages, vt_pyheap_u64(heap, type, VT_PY_TYPE_NAME), name,
+			     sizeof(name)) &&
+	       !memcmp(name, link, sizeof(link));
+}
+
 static bool read_head(struct vt_pyheap *heap, uint64_t type, struct head *head)
 {
 	*head = (struct head){ .addr = type };
 	if (!type || type & 7 || type >> 47)
 		return false;
-	head->flags = vt_pyheap_u64(heap, type, VT_PY_TYPE_FLAGS);
-	if (!(head->flags & VT_PYHEAP_READY) || !is_type(heap, type))
+	if (!is_ready(heap, type))
 		return false;
+	head->flags = vt_pyheap_u64(heap, type, VT_PY_TYPE_FLAGS);
 	head->base = vt_pyheap_u64(heap, type, VT_PY_TYPE_BASE);
 	head->dict = vt_pyheap_u64(heap, type, VT_PY_TYPE_DICT);
 	head->mro = vt_pyheap_u64(heap, type, VT_PY_TYPE_MRO);
@@ -420,8 +437,7 @@ uint32_t vt_pyheap_class_at(struct vt_pyheap *heap, uint64_t type)
 		return (uint32_t)*known;
 	if (!type || type & 7 || type >> 47)
 		return VT_GRAPH_NONE;
-	if (!(vt_pyheap_u64(heap, type, VT_PY_TYPE_FLAGS) & VT_PYHEAP_READY) ||
-	    !is_type(heap, type))
+	if (!is_ready(heap, type))
 		return VT_GRAPH_NONE;
 	/* Its bases first, object before all others. */
 	mro = vt_pyheap_u64(heap, type, VT_PY_TYPE_MRO);
