@@ -83,9 +83,11 @@ static void prove(struct matching *m, struct vt_owned_storage *storage, uint32_t
 		storage->certain = false;
 		return;
 	}
-	if (count == UINT64_MAX || count == found)
+	if (count == found)
 		return;
 	storage->certain = false;
+	if (count == UINT64_MAX)
+		return; /* it says nothing, so it proves nothing */
 	if (count > found)
 		storage->unexplained += count - found > UINT32_MAX / 2 ? UINT32_MAX / 2 :
 									 (uint32_t)(count - found);

@@ -155,7 +155,7 @@ void vt_pyheap_roots(struct vt_pyheap *heap);
 bool vt_pyheap_collectable(struct vt_pyheap *heap, size_t max,
 			   void (*visit)(void *arg, uint64_t object), void *arg);
 
-/* ob_refcnt. UINT64_MAX: immortal, or its count says nothing (free-threaded). */
+/* ob_refcnt. UINT64_MAX: immortal, or its count says nothing (deferred: free-threaded builds). */
 uint64_t vt_pyheap_count(const struct vt_pyheap *heap, uint64_t addr);
 
 /*
