@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import sysconfig
 
 import torch
 
@@ -239,11 +240,17 @@ LIVE = set()  # addresses of blocks in use, when telling began
 
 
 def live_blocks():
-    """What PyTorch itself says of its blocks in use."""
+    """What PyTorch itself says of its blocks in use. PyTorch 2.0 gives no addresses; blocks lie one after the other."""
     if DEVICE != "cuda":
         return None
-    return [[block["address"], block["size"]] for segment in torch.cuda.memory_snapshot() for block in segment["blocks"]
-            if block["state"] == "active_allocated"]
+    live = []
+    for segment in torch.cuda.memory_snapshot():
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                live.append([address, block["size"]])
+            address += block["size"]
+    return live
 
 
 def tell(path, *listers):
@@ -253,7 +260,7 @@ def tell(path, *listers):
         lister()
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"truth": PLANTED, "skipped": SKIPPED, "blocks": blocks, "python": sys.version.split()[0],
-                   "torch": torch.__version__}, file)
+                   "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")), "torch": torch.__version__}, file)
 
 
 def serve(*listers):

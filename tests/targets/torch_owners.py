@@ -341,7 +341,9 @@ def keep_frame():
 
 
 kept_frame = keep_frame()[0]
-atexit.register(print, plant("atexit", ("python", "native"), r".*interpreter.*|.*atexit.*"))
+# Up to 3.9 the list of these is in the memory of a module that is written in C.
+atexit.register(print, plant("atexit", ("python", "native"), r".*interpreter.*|.*atexit.*" if sys.version_info >= (3, 10)
+                             else r"native code's tuple\[0\]"))
 builtins.kept_builtin = plant("builtins", "python", r"(__)?builtins(__)?\.kept_builtin")
 home_made = types.ModuleType("home_made")
 home_made.inside = plant("module", "python", r"home_made\.inside")
