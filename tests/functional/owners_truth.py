@@ -11,7 +11,6 @@ import sys
 
 # Cases that the program does not tell rightly yet, and what it should say. Nothing else may be wrong.
 NOT_YET = {
-    "annotation": "__annotations__ has no name",
     "dlpack capsule": "what the capsule points to is not followed",
 }
 # The same on free-threaded builds, whose collector has no lists of objects.

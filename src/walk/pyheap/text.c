@@ -228,6 +228,15 @@ static const char *const fixed[VT_N_EDGE_KINDS] = {
 	[VT_EDGE_INTERPRETER] = "the interpreter",
 };
 
+/*
+ * Include/funcobject.h: after the closure come the doc string, up to 3.9 the name, the dict, weak
+ * references, the module and the annotations.
+ */
+static uint32_t annotations_at(const struct vt_pyheap *heap)
+{
+	return vt_pyheap_at(heap, VT_PY_FUNC_CLOSURE) + (heap->py->layout->minor < 10 ? 48 : 40);
+}
+
 /* Parts of a function, by their offsets. Others than these have no name here. */
 static bool add_part(struct vt_pyheap *heap, uint32_t offset, struct vt_str *out)
 {
@@ -239,6 +248,8 @@ static bool add_part(struct vt_pyheap *heap, uint32_t offset, struct vt_str *out
 		text = ".__kwdefaults__";
 	else if (offset == vt_pyheap_at(heap, VT_PY_FUNC_CODE))
 		text = ".__code__";
+	else if (offset == annotations_at(heap))
+		text = ".__annotations__";
 	vt_str_add(out, text);
 	return *text == '.';
 }
