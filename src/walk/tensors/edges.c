@@ -146,20 +146,23 @@ static bool add_view_base(struct vt_tensors *t, uint64_t addr, uint64_t at, int6
 }
 
 /*
- * std::optional<ViewInfo>, twice: for backward and forward mode. A ViewInfo begins with the base;
- * the flag of the optional lies 40 bytes behind it (up to 2.2) or 48, in 2.0 before it. The first
- * of them is where AutogradMeta ends: at 160 (2.0), 168, 192, 200 or 184 bytes
- * (torch/csrc/autograd/variable.h).
+ * An optional of ViewInfo, twice: for backward and forward mode. A ViewInfo begins with the base;
+ * the flag of the optional lies before it up to 2.1, where c10 has an optional of its own, then 40
+ * bytes behind it (2.2) or 48. The first of them is where AutogradMeta ends: at 160 (2.0), 168,
+ * 192, 200 or 184 bytes (torch/csrc/autograd/variable.h). Its last word is 0, that of a mutex.
  */
 static void add_view_bases(struct vt_tensors *t, uint64_t addr)
 {
-	uint64_t size = t->layout.two_counts ? 40 : 48;
-	int64_t flag = t->layout.flag_first ? -8 : (int64_t)size;
+	int64_t size = t->layout.two_counts ? 40 : 48;
+	const int64_t flags[] = { -8, size };
+	unsigned int first = t->layout.two_counts ? 0 : 1, last = t->layout.no_post_hooks ? 0 : 1;
 
 	for (uint64_t at = VIEW_FIRST; at <= VIEW_LAST; at += 8) {
-		if (add_view_base(t, addr, at, flag)) {
-			add_view_base(t, addr, at + size + 8, flag);
-			return;
+		for (unsigned int k = first; k <= last; k++) {
+			if (add_view_base(t, addr, at, flags[k])) {
+				add_view_base(t, addr, at + (uint64_t)size + 8, flags[k]);
+				return;
+			}
 		}
 	}
 }
@@ -328,7 +331,7 @@ static bool add_impl(struct vt_tensors *t, uint64_t wrapper, enum vt_node_kind k
 /* THPVariable: backward_hooks and (since 2.1) post_accumulate_grad_hooks come behind the tensor. */
 static void add_python_hooks(struct vt_tensors *t, uint64_t wrapper, uint64_t at)
 {
-	for (uint64_t i = 1; i <= (t->layout.flag_first ? 1 : 2); i++) {
+	for (uint64_t i = 1; i <= (t->layout.no_post_hooks ? 1 : 2); i++) {
 		uint64_t hooks = vt_pages_u64(t->pages, wrapper + at + 8 * i);
 
 		if (hooks && !(hooks & 7))

@@ -242,9 +242,9 @@ static void learn_flags(struct learning *l)
 	if (!enough(votes.with, votes.with + votes.without) &&
 	    !enough(votes.without, votes.with + votes.without))
 		return;
-	layout->flag_first = votes.without > votes.with;
-	layout->meta_post_hooks = layout->flag_first ? 0 : first;
-	layout->meta_requires_grad = layout->flag_first ? first : first + 8;
+	layout->no_post_hooks = votes.without > votes.with;
+	layout->meta_post_hooks = layout->no_post_hooks ? 0 : first;
+	layout->meta_requires_grad = layout->no_post_hooks ? first : first + 8;
 }
 
 /*

@@ -52,7 +52,7 @@ static void add_nodes(struct vt_tensors *tensors, uint64_t addr)
 	uint64_t at = addr + tensors->layout.saved_hooks + 8;
 	uint64_t step = tensors->layout.node_shared ? 16 : 8;
 
-	for (uint64_t i = 0; i < (tensors->layout.flag_first ? 1 : 2); i++) {
+	for (uint64_t i = 0; i < (tensors->layout.no_post_hooks ? 1 : 2); i++) {
 		uint64_t node = vt_pages_u64(tensors->pages, at + i * step);
 
 		if (vt_tensors_is(tensors, node, VT_NODE_GRAD_FN))

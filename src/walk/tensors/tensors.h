@@ -26,7 +26,7 @@ struct vt_tensors_layout {
 	uint32_t meta_accumulator;
 	uint32_t meta_post_hooks;      /* one more kind of hooks, since 2.1; 0 none */
 	uint32_t meta_requires_grad;   /* 0 unknown */
-	bool flag_first;               /* in 2.0 an optional begins with its flag */
+	bool no_post_hooks;            /* 2.0 has no hooks after accumulation */
 	uint32_t node_next, node_size; /* Node; 0 unknown: graphs are not followed */
 	uint32_t node_edge_size;       /* of torch::autograd::Edge */
 	uint32_t node_pyobj; /* the slot of a Node's Python object, if that counts; 0 none */
