@@ -280,12 +280,20 @@ bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t
 	Elf64_Phdr phdr;
 
 	for (unsigned int i = 0; program_header(module, i, &phdr); i++) {
-		if (phdr.p_type != PT_LOAD || phdr.p_flags & PF_W || vaddr < phdr.p_vaddr ||
-		    vaddr - phdr.p_vaddr >= phdr.p_filesz || phdr.p_offset > module->image_size ||
-		    phdr.p_filesz > module->image_size)
+		/* Whole pages are mapped: what the file has around the segment, too. */
+		uint64_t before = phdr.p_vaddr % PAGE, start = phdr.p_vaddr - before;
+		uint64_t size = before + phdr.p_filesz;
+
+		if (phdr.p_type != PT_LOAD || phdr.p_flags & PF_W || vaddr < start ||
+		    phdr.p_offset > module->image_size || phdr.p_filesz > module->image_size ||
+		    phdr.p_offset < before)
 			continue;
-		*offset = phdr.p_offset + (vaddr - phdr.p_vaddr);
-		*room = phdr.p_filesz - (vaddr - phdr.p_vaddr);
+		if (phdr.p_memsz == phdr.p_filesz)
+			size += -size % PAGE;
+		if (vaddr - start >= size)
+			continue;
+		*offset = phdr.p_offset - before + (vaddr - start);
+		*room = size - (vaddr - start);
 		return true;
 	}
 	return false;
