@@ -23,6 +23,8 @@ uint64_t vt_tensors_object_size(struct vt_tensors *tensors, uint64_t addr);
 
 /* Whether the five flags of a SavedVariable at addr, which lie at this offset, make sense. */
 bool vt_tensors_is_saved(struct vt_tensors *tensors, uint64_t addr, uint32_t flags);
+/* Whether that is an object with the pack hooks of a SavedVariable, and what these returned. */
+bool vt_tensors_are_hooks(struct vt_tensors *tensors, uint64_t hooks);
 /* Adds what all SavedVariables in [addr + first, addr + size) hold, and those of vectors in it. */
 void vt_tensors_saved_edges(struct vt_tensors *tensors, uint64_t addr, uint64_t first,
 			    uint64_t size);

@@ -298,6 +298,20 @@ static size_t count_next(struct learning *l, const struct node_way *way, uint64_
 	return n;
 }
 
+/*
+ * Is a SavedVariable there, as this way has them? With pack hooks, which all have in a graph that
+ * is computed anew in backward(), the variable is c10::UndefinedTensorImpl, not 0.
+ */
+static bool is_saved(struct learning *l, const struct node_way *way, uint64_t addr)
+{
+	uint64_t variable = vt_pages_u64(l->t->pages, addr);
+
+	if (vt_tensors_is(l->t, variable, VT_NODE_TENSOR))
+		return vt_tensors_is_saved(l->t, addr, way->saved_flags);
+	return variable && vt_tensors_is_none(l->t, variable) &&
+	       vt_tensors_are_hooks(l->t, vt_pages_u64(l->t->pages, addr + way->saved_hooks));
+}
+
 static size_t count_saved(struct learning *l, const struct node_way *way)
 {
 	size_t n = 0;
@@ -306,9 +320,7 @@ static size_t count_saved(struct learning *l, const struct node_way *way)
 		uint64_t size = vt_tensors_object_size(l->t, l->nodes.data[i]);
 
 		for (uint64_t at = way->size; at + way->saved_size <= size; at += 8)
-			n += vt_tensors_is(l->t, vt_pages_u64(l->t->pages, l->nodes.data[i] + at),
-					   VT_NODE_TENSOR) &&
-			     vt_tensors_is_saved(l->t, l->nodes.data[i] + at, way->saved_flags);
+			n += is_saved(l, way, l->nodes.data[i] + at);
 	}
 	return n;
 }

@@ -34,12 +34,10 @@ bool vt_tensors_is_saved(struct vt_tensors *tensors, uint64_t addr, uint32_t fla
 }
 
 /* Pack hooks: unique_ptr to an object with three Python objects. */
-static bool hooks_of(struct vt_tensors *tensors, uint64_t addr, uint64_t *hooks)
+bool vt_tensors_are_hooks(struct vt_tensors *tensors, uint64_t hooks)
 {
-	const struct vt_rtti_class *cls;
+	const struct vt_rtti_class *cls = vt_tensors_class_at(tensors, hooks);
 
-	*hooks = vt_pages_u64(tensors->pages, addr + tensors->layout.saved_hooks);
-	cls = vt_tensors_class_at(tensors, *hooks);
 	return cls && strstr(cls->brief, "SavedVariableHooks");
 }
 
@@ -121,7 +119,10 @@ static bool add_saved(struct vt_tensors *tensors, uint64_t addr, uint64_t number
 		ask_for_version(tensors, variable);
 		return true;
 	}
-	if (!vt_tensors_is_none(tensors, variable) || !hooks_of(tensors, addr, &hooks))
+	if (!vt_tensors_is_none(tensors, variable))
+		return false;
+	hooks = vt_pages_u64(tensors->pages, addr + tensors->layout.saved_hooks);
+	if (!vt_tensors_are_hooks(tensors, hooks))
 		return false;
 	add_hooks(tensors, hooks, number);
 	add_nodes(tensors, addr);
