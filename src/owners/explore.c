@@ -56,6 +56,8 @@ static void explore_python(struct vt_owners *o, uint32_t node)
 	vt_pyheap_edges(&o->heap, node);
 	if (o->tensors.layout.known && o->heap.classes.data[cls].is & IS_NATIVE)
 		vt_tensors_wrapper_edges(&o->tensors, addr);
+	if (o->tensors.layout.known && o->heap.classes.data[cls].is & VT_PYHEAP_IS_SAVED)
+		vt_tensors_saved_tensor_edges(&o->tensors, addr);
 }
 
 static void explore_node(struct vt_owners *o, uint32_t node)

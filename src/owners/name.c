@@ -222,7 +222,12 @@ static const char *saver(const struct composer *c, uint32_t node)
 
 static void say_saved(struct composer *c, const struct step *step)
 {
+	const struct vt_pyheap_class *cls = vt_owners_class(c->o, step->from);
 	struct vt_str expression = { 0 };
+
+	/* No node, and its name is that of the tensor in it. */
+	if (cls && cls->is & VT_PYHEAP_IS_SAVED)
+		return;
 
 	vt_str_addf(&expression, "saved by %s ← %s", saver(c, step->from),
 		    c->expression.n ? vt_str_get(&c->expression) : "something in native code");

@@ -109,6 +109,15 @@ def test_gil_held_for_ever():
         is_right(data, read(path), f"{version} gil_held")
 
 
+def test_checkpoints():
+    """Nothing that a graph saved but what is behind hooks: from these alone it is learnt where nodes have it."""
+    path = os.path.join(SOURCE, "tests", "targets", "torch_checkpoint.py")
+    for version in versions():
+        with Job(simulated_python(version) + ["-W", "ignore", path], ready="ready", env=dict(os.environ, **SMALL)) as program:
+            data = report_json(program.pid)
+            is_right(data, told(program), f"{version} checkpoints")
+
+
 def test_core():
     for version in versions()[:1] if QUICK else versions():  # a core takes a minute to be written
         with job(version, "after_loss") as program:

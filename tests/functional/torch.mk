@@ -51,7 +51,8 @@ EXTRA_DIST += tests/targets/torch_alarms.py
 functional_tests += tests/functional/owners.py tests/functional/owners_asked.py tests/functional/owners_cli.py \
 	tests/functional/owners_programs.py
 EXTRA_DIST += tests/functional/owners_truth.py tests/targets/owners_planted.py tests/targets/torch_asked.py \
-	tests/targets/torch_freed.py tests/targets/torch_leaks.py tests/targets/torch_owners.py tests/targets/torch_unowned.py
+	tests/targets/torch_checkpoint.py tests/targets/torch_freed.py tests/targets/torch_leaks.py tests/targets/torch_owners.py \
+	tests/targets/torch_unowned.py
 
 # PyTorch's objects (tensors, storages, autograd's graphs), against what the program itself knows.
 check_PROGRAMS += tests/functional/torch_tensors

@@ -579,6 +579,10 @@ twice = Twice.apply(new().requires_grad_()).sum()
 checkpointed = new().requires_grad_()
 expect(checkpointed, "leaf before a checkpoint", ("python", "input"), r"checkpointed")
 kept_by_checkpoint = checkpoints.checkpoint(lambda x: (x * 2).exp().sum(), checkpointed, use_reentrant=False)
+checkpoint_input = new().requires_grad_() * 2
+expect(checkpoint_input, "input of a checkpoint", "activation", r"(saved by _NoopSaveInputsBackward ← )?.+ kept by checkpoint_only.*", facts=False)
+checkpoint_only = checkpoints.checkpoint(lambda x: x.exp().sum(), checkpoint_input, use_reentrant=False)
+del checkpoint_input
 with torch.autograd.graph.saved_tensors_hooks(lambda x: (x.clone(),), lambda held: held[0]):
     hooks_saved = new().requires_grad_()
     hooks_packed = hooks_saved.exp().sum()

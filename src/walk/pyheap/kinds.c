@@ -191,6 +191,7 @@ uint8_t vt_pyheap_is(const char *module, const char *name)
 		{ "torch._C", "_TensorBase", VT_PYHEAP_IS_TENSOR },
 		{ "torch._C", "StorageBase", VT_PYHEAP_IS_STORAGE },
 		{ "torch._C", "_FunctionBase", VT_PYHEAP_IS_NODE },
+		{ "torch._C._autograd", "SavedTensor", VT_PYHEAP_IS_SAVED },
 		{ "torch.nn.parameter", "Parameter", VT_PYHEAP_IS_PARAMETER },
 		{ "torch.nn.modules.module", "Module", VT_PYHEAP_IS_MODULE },
 		{ "torch.optim.optimizer", "Optimizer", VT_PYHEAP_IS_OPTIMIZER },

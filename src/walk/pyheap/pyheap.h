@@ -47,6 +47,7 @@ enum {
 	VT_PYHEAP_IS_OPTIMIZER = 1 << 4, /* torch.optim.optimizer.Optimizer */
 	VT_PYHEAP_IS_NODE = 1 << 5,      /* torch._C._FunctionBase, and classes of C++ nodes */
 	VT_PYHEAP_IS_DATASET = 1 << 6,   /* torch.utils.data.dataset.Dataset, and a DataLoader */
+	VT_PYHEAP_IS_SAVED = 1 << 7,     /* torch._C._autograd.SavedTensor */
 };
 
 /* A word of the instances of a class that is, or may be, a reference. */

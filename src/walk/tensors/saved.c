@@ -16,6 +16,13 @@ enum {
 	HOOKS_FIRST = 8,
 	HOOKS_N = 3,        /* pack_hook_, unpack_hook_, data_ */
 	HOOKS_WRAPPED = 24, /* std::optional<c10::SafePyObject>: object, interpreter, flag (2.15) */
+	/*
+	 * pybind11/detail/common.h, struct instance: the value, its holder of two words, weak
+	 * references, flags. One that a node lends to Python is not owned.
+	 */
+	INSTANCE_FLAGS = 32,
+	INSTANCE_OWNED = 1 << 0,
+	INSTANCE_SIMPLE = 1 << 1,
 };
 
 bool vt_tensors_is_saved(struct vt_tensors *tensors, uint64_t addr, uint32_t flags)
@@ -211,6 +218,16 @@ void vt_tensors_function_edges(struct vt_tensors *tensors, uint64_t object)
 			return;
 		at += 16;
 	}
+}
+
+void vt_tensors_saved_tensor_edges(struct vt_tensors *tensors, uint64_t object)
+{
+	const uint64_t want = INSTANCE_OWNED | INSTANCE_SIMPLE;
+	uint64_t value = object + tensors->layout.python_head;
+
+	if (tensors->layout.saved_size &&
+	    (vt_pages_u64(tensors->pages, value + INSTANCE_FLAGS) & want) == want)
+		add_saved(tensors, vt_pages_u64(tensors->pages, value), 0);
 }
 
 /* SavedVariable: saved_version_, output_nr_, the flags; 4 bytes each. */

@@ -61,6 +61,12 @@ void vt_tensors_deinit(struct vt_tensors *tensors);
  */
 void vt_tensors_wrapper_edges(struct vt_tensors *tensors, uint64_t wrapper);
 
+/*
+ * The same of a torch._C._autograd.SavedTensor. Those of checkpointed functions hold what the
+ * functions were called with (torch.utils.checkpoint).
+ */
+void vt_tensors_saved_tensor_edges(struct vt_tensors *tensors, uint64_t object);
+
 /* Adds the edges of a node of kind TENSOR, STORAGE, META or GRAD_FN. */
 void vt_tensors_edges(struct vt_tensors *tensors, uint32_t node);
 
