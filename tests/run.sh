@@ -154,7 +154,7 @@ step_gcc() {
 	functional gcc
 }
 
-# Once, as it is long: the walk of the oldest PyTorch release, of one in the middle and of the newest.
+# Once, as it is long: the walk of the oldest PyTorch release, of one in the middle and of the newest; owners on three interpreters.
 step_matrix() {
 	prepared
 	say 'the matrix of PyTorch releases'
@@ -164,6 +164,10 @@ step_matrix() {
 		make -s tests/matrix/matrix_compare >'$log' 2>&1 && \
 		VRAMTAP_BUILD_DIR=. VRAMTAP_SOURCE_DIR='$here' timeout 3600 python3 -B '$here/tests/matrix/matrix.py' --run >>'$log' 2>&1"
 	grep -E '^(ok|FAILED|PyTorch|again|[0-9]+ of)|^the last|differs' "$log" || tail -n 20 "$log"
+	log=$VRAMTAP_CACHE/matrix-owners.log
+	try 'owners on other interpreters and PyTorch releases (make check-matrix runs all of them)' sh -c "cd '$VRAMTAP_CACHE/build/gcc' && \
+		VRAMTAP_BUILD_DIR=. VRAMTAP_SOURCE_DIR='$here' timeout 3600 python3 -B '$here/tests/matrix/owners_matrix.py' --run >'$log' 2>&1"
+	grep -E '^(ok|FAILED|skip|    |[0-9]+ of)' "$log" || tail -n 20 "$log"
 }
 
 step_clang() {

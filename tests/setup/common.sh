@@ -44,14 +44,23 @@ find_pip()
 	echo "$venv/bin/python"
 }
 
-# foreign_pip COMMAND VERSION ARGUMENT...: pip for the wheels of another interpreter than the one that it runs with.
+# foreign_pip COMMAND VERSION ARGUMENT...: pip ($pip) for the wheels of another interpreter than the one that it runs with. A
+# version with a "t" is a free-threaded one.
 foreign_pip()
 {
 	command=$1
 	tag=$2
 	shift 2
+	abi=
+	case $tag in
+	*t)
+		tag=${tag%t}
+		abi="--abi cp${tag%.*}${tag#*.}t --abi none"
+		;;
+	esac
+	# shellcheck disable=SC2086 # the ABI is several words, or none
 	timeout "$limit" "$pip" -m pip "$command" --quiet --disable-pip-version-check --no-deps --only-binary :all: \
-		--implementation cp --python-version "$tag" --platform manylinux_2_35_x86_64 --platform manylinux_2_31_x86_64 \
+		--implementation cp --python-version "$tag" $abi --platform manylinux_2_35_x86_64 --platform manylinux_2_31_x86_64 \
 		--platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
 		--platform manylinux2014_x86_64 --platform manylinux1_x86_64 --platform linux_x86_64 "$@"
 }

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # run-sim.sh VERSION -- COMMAND...: runs COMMAND with the libraries of the simulated device and, for Python, with the PyTorch
 # wheel of that version. COMMAND may be "python ..." (the interpreter of the wheel) or "c10_driver", for which torch-lib.sh
-# VERSION is enough. It replaces this shell, so its pid is the one that the caller knows. Knobs such as SIMCUDA_CTL: see
-# tests/simcuda/README.md.
+# VERSION is enough. VERSION-PYTHON (2.6.0-3.9) is what torch-python.sh made. It replaces this shell, so its pid is the one that the
+# caller knows. Knobs such as SIMCUDA_CTL: see tests/simcuda/README.md.
 set -eu
 version=${1:?usage: run-sim.sh VERSION -- COMMAND...}
 shift
 [ "${1:-}" = -- ] && shift
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
 dest=$cache/torch/$version
+[ -x "$dest/python" ] || [ "$1" != python ] || dest=$cache/torch-python/$version
 [ -x "$dest/python" ] || [ "$1" != c10_driver ] || dest=$cache/torch-lib/$version
 if [ ! -x "$dest/python" ] && [ ! -x "$dest/c10_driver" ]; then
 	echo "run-sim.sh: torch $version is not set up: sh tests/setup/torch.sh $version" >&2

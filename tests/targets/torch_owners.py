@@ -759,7 +759,7 @@ def main():
     batch = data[0]
     argument_of_main = plant("local that a cell holds", "frame", r"argument_of_main in main%s" % HERE)
     use = lambda: argument_of_main  # noqa: E731
-    if STATE in ("in_step", "after_step"):
+    if STATE in ("in_step", "after_step", "in_backward"):
         train_step(data[0])
         hook_kept.clear()
     if STATE == "in_step":
