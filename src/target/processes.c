@@ -264,7 +264,7 @@ static bool is_device_file(const char *path, uint64_t *devices)
 	return !*end;
 }
 
-static bool has_device_open(pid_t pid, uint64_t *devices)
+bool vt_devices_open(pid_t pid, uint64_t *devices)
 {
 	VT_CLOSE int dir = open_view(pid, "fd", O_RDONLY | O_DIRECTORY);
 	VT_FREE pid_t *numbers = NULL;
@@ -320,7 +320,7 @@ enum vt_gpu_use vt_process_gpu(struct vt_processes *processes, size_t process, u
 	struct vt_process *p = &processes->list.data[process];
 
 	if (!p->gpu_known && !p->kernel_thread && p->state != 'X') {
-		if (has_device_open(p->pid, &p->gpu_devices))
+		if (vt_devices_open(p->pid, &p->gpu_devices))
 			p->gpu = VT_GPU_DEVICE;
 		else if (!p->blocks && has_library_mapped(p->pid))
 			p->gpu = VT_GPU_LIBRARY;

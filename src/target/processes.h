@@ -85,6 +85,9 @@ const char *vt_process_variable(struct vt_processes *processes, size_t process, 
  */
 enum vt_gpu_use vt_process_gpu(struct vt_processes *processes, size_t process, uint64_t *devices);
 
+/* The same of one process: whether it has a device open, and which. */
+bool vt_devices_open(pid_t pid, uint64_t *devices);
+
 /*
  * Whether one of the lines of a cgroup file is path or below it; path may begin with
  * /sys/fs/cgroup.

@@ -3,7 +3,6 @@
  * Labels a process: its rank, from the environment, where launchers set it under many names; its
  * role, from the process tree and the command line and, if that is a guess, from its stacks.
  */
-#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,39 +12,7 @@
 #include "base/cleanup.h"
 #include "triage/triage.h"
 #include "target/container.h"
-
-#define MAX_RANK 10000000
-
-/* ---- ranks ---- */
-
-/*
- * The nearest launcher first: torchrun sets RANK for its children, which inherit Slurm's values for
- * torchrun.
- */
-static const struct rank_variables {
-	const char *rank, *local_rank, *world_size, *local_world_size;
-} rank_variables[] = {
-	/* torchrun, accelerate, deepspeed */
-	{ "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE" },
-	/* Open MPI, MVAPICH, HPE Cray */
-	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE",
-	  "OMPI_COMM_WORLD_LOCAL_SIZE" },
-	{ "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE",
-	  "MV2_COMM_WORLD_LOCAL_SIZE" },
-	{ "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_SIZE", "PALS_LOCAL_SIZE" },
-	/* MPICH, Intel MPI; PMIx */
-	{ "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS" },
-	{ "PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE", "PMIX_LOCAL_SIZE" },
-	/* Flux, LSF, Slurm */
-	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "FLUX_LOCAL_SIZE" },
-	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE",
-	  "JSM_NAMESPACE_LOCAL_SIZE" },
-	/*
-	 * Slurm gives only the requested tasks per node and a list for all nodes: for one node it
-	 * is a number.
-	 */
-	{ "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE" },
-};
+#include "target/launch.h"
 
 /* The job's name in the environment. */
 static const struct job_variable {
@@ -56,33 +23,28 @@ static const struct job_variable {
 	{ "FLUX_JOB_ID", "flux" },   { "TORCHELASTIC_RUN_ID", "torchrun" },
 };
 
-static int number_of(const char *text)
-{
-	char *end;
-	long value;
+struct process_at {
+	struct vt_processes *processes;
+	size_t i;
+};
 
-	if (!text || *text < '0' || *text > '9')
-		return -1;
-	errno = 0;
-	value = strtol(text, &end, 10);
-	return errno || *end || value >= MAX_RANK ? -1 : (int)value;
+static const char *variable_at(void *arg, const char *name)
+{
+	const struct process_at *at = arg;
+
+	return vt_process_variable(at->processes, at->i, name);
 }
 
 static void read_rank(struct vt_processes *processes, size_t i, struct vt_label *label)
 {
-	label->rank = label->local_rank = label->world_size = label->local_world_size = -1;
-	for (size_t v = 0; v < sizeof(rank_variables) / sizeof(rank_variables[0]); v++) {
-		const struct rank_variables *names = &rank_variables[v];
+	struct process_at at = { processes, i };
+	struct vt_rank rank;
 
-		label->rank = number_of(vt_process_variable(processes, i, names->rank));
-		if (label->rank < 0)
-			continue;
-		label->local_rank = number_of(vt_process_variable(processes, i, names->local_rank));
-		label->world_size = number_of(vt_process_variable(processes, i, names->world_size));
-		label->local_world_size =
-			number_of(vt_process_variable(processes, i, names->local_world_size));
-		return;
-	}
+	vt_rank_of(variable_at, &at, &rank);
+	label->rank = rank.rank;
+	label->local_rank = rank.local_rank;
+	label->world_size = rank.world_size;
+	label->local_world_size = rank.local_world_size;
 }
 
 /* ---- command lines ---- */
@@ -517,15 +479,11 @@ static const char *container_of(struct vt_suspects *suspects, const char *cgroup
 	return copy ? copy : "";
 }
 
-/*
- * In Kubernetes, the host name is the pod's name, unless there is POD_NAME from the downward API.
- */
 static const char *pod_of(struct vt_processes *processes, size_t i, const char *cgroup)
 {
-	const char *name = vt_process_variable(processes, i, "POD_NAME");
+	struct process_at at = { processes, i };
+	const char *name = vt_pod_of(variable_at, &at, cgroup);
 
-	if (!name && strstr(cgroup, "kubepods"))
-		name = vt_process_variable(processes, i, "HOSTNAME");
 	return name ? name : "";
 }
 

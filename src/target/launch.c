@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "target/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "target/proc.h"
+#include "target/task.h"
+
+#define MAX_RANK 10000000
+#define MAX_ENVIRON (1 << 20)
+#define MAX_CGROUP 8192
+#define MAX_VISIBLE 1024
+
+/* ---- ranks ---- */
+
+/*
+ * The nearest launcher first: torchrun sets RANK for its children, which inherit Slurm's values for
+ * torchrun.
+ */
+static const struct rank_variables {
+	const char *rank, *local_rank, *world_size, *local_world_size;
+} rank_variables[] = {
+	/* torchrun, accelerate, deepspeed */
+	{ "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE" },
+	/* Open MPI, MVAPICH, HPE Cray */
+	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE",
+	  "OMPI_COMM_WORLD_LOCAL_SIZE" },
+	{ "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE",
+	  "MV2_COMM_WORLD_LOCAL_SIZE" },
+	{ "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_SIZE", "PALS_LOCAL_SIZE" },
+	/* MPICH, Intel MPI; PMIx */
+	{ "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS" },
+	{ "PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE", "PMIX_LOCAL_SIZE" },
+	/* Flux, LSF, Slurm */
+	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "FLUX_LOCAL_SIZE" },
+	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE",
+	  "JSM_NAMESPACE_LOCAL_SIZE" },
+	/*
+	 * Slurm gives only the requested tasks per node and a list for all nodes: for one node it
+	 * is a number.
+	 */
+	{ "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE" },
+};
+
+static int number_of(const char *text)
+{
+	char *end;
+	long value;
+
+	if (!text || *text < '0' || *text > '9')
+		return -1;
+	errno = 0;
+	value = strtol(text, &end, 10);
+	return errno || *end || value >= MAX_RANK ? -1 : (int)value;
+}
+
+void vt_rank_of(vt_variable_of variable, void *arg, struct vt_rank *rank)
+{
+	*rank = (struct vt_rank){ -1, -1, -1, -1 };
+	for (size_t v = 0; v < sizeof(rank_variables) / sizeof(rank_variables[0]); v++) {
+		const struct rank_variables *names = &rank_variables[v];
+
+		rank->rank = number_of(variable(arg, names->rank));
+		if (rank->rank < 0)
+			continue;
+		rank->local_rank = number_of(variable(arg, names->local_rank));
+		rank->world_size = number_of(variable(arg, names->world_size));
+		rank->local_world_size = number_of(variable(arg, names->local_world_size));
+		return;
+	}
+}
+
+/* ---- pods ---- */
+
+/*
+ * In Kubernetes, the host name is the pod's name, unless there is POD_NAME from the downward API.
+ */
+const char *vt_pod_of(vt_variable_of variable, void *arg, const char *cgroup)
+{
+	const char *name = variable(arg, "POD_NAME");
+
+	if (!name && strstr(cgroup, "kubepods"))
+		name = variable(arg, "HOSTNAME");
+	return name;
+}
+
+/* ---- one process ---- */
+
+struct environment {
+	char *text;
+	size_t n;
+};
+
+static const char *variable_of(void *arg, const char *name)
+{
+	const struct environment *e = arg;
+	size_t len = strlen(name);
+
+	for (const char *v = e->text; v < e->text + e->n; v += strlen(v) + 1)
+		if (!strncmp(v, name, len) && v[len] == '=')
+			return v + len + 1;
+	return NULL;
+}
+
+static bool read_environment(pid_t pid, struct environment *e)
+{
+	char path[64];
+	ssize_t got = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+
+	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	e->text = fd >= 0 ? malloc(MAX_ENVIRON + 1) : NULL;
+	while (e->text && e->n < MAX_ENVIRON &&
+	       (got = read(fd, e->text + e->n, MAX_ENVIRON - e->n)) > 0)
+		e->n += (size_t)got;
+	if (e->text)
+		e->text[e->n] = '\0';
+	return e->text && got >= 0;
+}
+
+void vt_launch_read(pid_t pid, struct vt_arena *arena, struct vt_launch *launch)
+{
+	struct environment e = { 0 };
+	char path[64], cgroup[MAX_CGROUP] = "";
+	const char *pod, *visible;
+
+	pid = vt_proc_view(pid);
+	launch->known = read_environment(pid, &e);
+	vt_rank_of(variable_of, &e, &launch->rank);
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	if (vt_task_slurp(AT_FDCWD, path, cgroup, sizeof(cgroup)) < 0)
+		*cgroup = '\0';
+	pod = vt_pod_of(variable_of, &e, cgroup);
+	pod = pod ? vt_arena_strndup(arena, pod, strnlen(pod, 256)) : NULL;
+	launch->pod = pod ? pod : "";
+	visible = variable_of(&e, "CUDA_VISIBLE_DEVICES");
+	launch->visible =
+		visible ? vt_arena_strndup(arena, visible, strnlen(visible, MAX_VISIBLE)) : NULL;
+	free(e.text);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What launchers and container engines leave in the environment of what they start: its rank, the
+ * pod that it is in.
+ */
+#ifndef VT_TARGET_LAUNCH_H
+#define VT_TARGET_LAUNCH_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+
+/* A variable of a process's initial environment; NULL when it has none. */
+typedef const char *(*vt_variable_of)(void *arg, const char *name);
+
+/* Each -1 unknown. */
+struct vt_rank {
+	int rank, local_rank, world_size, local_world_size;
+};
+
+void vt_rank_of(vt_variable_of variable, void *arg, struct vt_rank *rank);
+
+/* cgroup: the text of /proc/PID/cgroup. NULL: it is in no pod, as far as can be seen. */
+const char *vt_pod_of(vt_variable_of variable, void *arg, const char *cgroup);
+
+/* Of one process, by its pid; strings are in the arena. What may not be read is unknown. */
+struct vt_launch {
+	struct vt_rank rank;
+	const char *pod;     /* "" none */
+	const char *visible; /* CUDA_VISIBLE_DEVICES; NULL: it is not set, or unknown */
+	bool known;          /* its environment could be read */
+};
+
+void vt_launch_read(pid_t pid, struct vt_arena *arena, struct vt_launch *launch);
+
+#endif
