@@ -4,6 +4,7 @@
 vt_base = src/base/libbase.a
 vt_json = src/json/libjson.a $(vt_base)
 vt_target = src/target/core/libcore.a src/target/libtarget.a $(vt_base)
+vt_usage = src/usage/libusage.a $(vt_base)
 vt_inject = src/inject/recorder/librecorder.a src/inject/libinject.a $(vt_target)
 vt_owners_alone = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/pyheap/libpyheap.a \
 	src/walk/heap/libheap.a src/walk/python/libpython.a src/walk/native/libnative.a src/model/libmodel.a \
@@ -17,7 +18,7 @@ vt_job = src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a src/
 	$(vt_report)
 vt_owners = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/pyheap/libpyheap.a \
 	src/walk/heap/libheap.a
-vt_collect = src/collect/libcollect.a $(vt_owners) src/explain/libexplain.a src/inject/recorder/librecorder.a \
+vt_collect = src/collect/libcollect.a src/usage/libusage.a $(vt_owners) src/explain/libexplain.a src/inject/recorder/librecorder.a \
 	src/inject/libinject.a src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/python/libpython.a \
 	src/walk/heap/libheap.a src/walk/native/libnative.a src/model/libmodel.a src/target/core/libcore.a src/target/libtarget.a $(vt_json)
 vt_engines = src/triage/libtriage.a src/record/librecord.a src/gdb/libgdb.a
@@ -29,6 +30,8 @@ include src/base/local.mk
 include src/json/local.mk
 include src/target/local.mk
 include src/target/core/local.mk
+include src/usage/local.mk
+include src/usage/asker/local.mk
 include src/inject/local.mk
 include src/inject/stub/local.mk
 include src/inject/recorder/local.mk

@@ -15,7 +15,7 @@ EXCEPTIONS = {}
 
 # "NAME.o" is the program's; those of the freestanding parts say which: "NAME.helper.o". Tests compile some of the sources
 # again, "TEST-NAME.o": these are not looked at.
-OBJECT = re.compile(r"(?P<name>[A-Za-z0-9_]+)(\.(helper|recorder|stub))?\.o$")
+OBJECT = re.compile(r"(?P<name>[A-Za-z0-9_]+)(\.(asker|helper|recorder|stub))?\.o$")
 SOURCE = re.compile(r"(?P<name>[A-Za-z0-9_]+)\.[cS]$")
 ASSEMBLY = re.compile(r"(?P<name>[A-Za-z0-9_]+)\.S$")
 

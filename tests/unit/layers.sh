@@ -13,6 +13,8 @@ src/base:
 src/json:           base
 src/target:         base
 src/target/core:    base target
+src/usage:          base
+src/usage/asker:
 src/inject:         base target inject/stub
 src/inject/stub:
 src/inject/recorder: base target inject

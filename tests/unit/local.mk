@@ -27,6 +27,7 @@ include tests/unit/report/diff/local.mk
 include tests/unit/job/local.mk
 include tests/unit/job/ras/local.mk
 include tests/unit/triage/local.mk
+include tests/unit/usage/local.mk
 include tests/unit/gdb/local.mk
 include tests/unit/helper/local.mk
 endif
