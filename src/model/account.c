@@ -219,6 +219,10 @@ static void find_other(struct vt_model *model, struct vt_model_allocator *a)
 
 	if (!device || !device->have_memory)
 		return;
+	/* The kernel's figures are a gift: what they cannot tell was not asked for. */
+	if (device->memory_counted &&
+	    (device->memory_moved || device->used_bytes < a->reserved_bytes))
+		return;
 	if (device->memory_moved && a->reserved_bytes > 0) {
 		vt_model_diag(
 			model, VT_DIAG_MISSING, VT_STAGE_TORCH, "memory-moved",

@@ -545,6 +545,32 @@ static void add_pools(struct headlines *h)
 	    vt_format_size(kept, vt_model_pools_reserved(least) - used_bytes));
 }
 
+/*
+ * What processes that have ended hold of the devices of this one: nothing frees it while something
+ * of them remains (a child that shares it, a driver's thread).
+ */
+static void add_ended(struct headlines *h)
+{
+	const struct vt_model_usage *usage = &h->model->usage;
+	char size[VT_NUM_MAX];
+	uint64_t bytes = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < usage->processes.n; i++) {
+		const struct vt_model_counted *p = &usage->processes.data[i];
+
+		if ((p->life != VT_LIFE_ZOMBIE && p->life != VT_LIFE_GONE) ||
+		    !usage->gpus.data[p->gpu].is_ours)
+			continue;
+		bytes += p->bytes;
+		n++;
+	}
+	if (n)
+		add(h, "ended-holders", true,
+		    "%s of its devices: held by %zu process%s that %s ended",
+		    vt_format_size(size, bytes), n, n == 1 ? "" : "es", n == 1 ? "has" : "have");
+}
+
 /* Pinned host memory that nothing uses and nothing else can have: worth a line from here on. */
 #define MUCH_PINNED (UINT64_C(1) << 30)
 
@@ -590,6 +616,7 @@ bool vt_make_headlines(struct vt_model *model)
 	add_device_waits(&h);
 	add_memory(&h);
 	add_pools(&h);
+	add_ended(&h);
 	add_ooms(&h);
 	add_notices(&h);
 	add_pinned(&h);

@@ -21,6 +21,8 @@ src_model_libmodel_a_SOURCES = \
 	src/model/recorder.c \
 	src/model/sites.c \
 	src/model/threads.c \
+	src/model/usage.c src/model/usage.h \
+	src/model/usage_json.c src/model/usage_json.h \
 	src/model/words.c src/model/words.h \
 	src/model/words_0_1.c src/model/words_0_1.h \
 	src/model/words_table.c

@@ -25,6 +25,7 @@ void vt_model_deinit(struct vt_model *model)
 	vt_vec_deinit(&model->owners.freed);
 	vt_vec_deinit(&model->owners.notices);
 	vt_vec_deinit(&model->devices);
+	vt_model_usage_deinit(&model->usage);
 	vt_vec_deinit(&model->allocators);
 	if (model->blocks && model->blocks_release)
 		model->blocks_release(model->blocks, model->n_blocks);

@@ -19,6 +19,7 @@
 #include "vramtap/torch.h"
 #include "model/doing.h"
 #include "model/owners.h"
+#include "model/usage.h"
 
 enum vt_completeness {
 	VT_COMPLETE = 0, /* also the process exit codes */
@@ -128,11 +129,12 @@ struct vt_model_device {
 	bool context_active;
 	uint64_t context; /* CUcontext, 0 unknown */
 	bool have_memory;
-	const char *memory_from; /* ours: "cudaMemGetInfo", "cuMemGetInfo" */
+	const char *memory_from; /* ours: "cudaMemGetInfo", "cuMemGetInfo", "NVML" */
 	bool memory_moved;       /* changed during the allocator walk, or the second query failed */
 	/* used = total - free: all processes together */
 	uint64_t free_bytes, total_bytes, used_bytes;
 	const char *why_no_memory; /* ours; NULL when have_memory */
+	bool memory_counted;       /* these figures are the kernel driver's: memory_from is NVML */
 	bool pools_known;
 	struct vt_model_pool pools[VT_MODEL_MAX_POOLS];
 	size_t n_pools;
@@ -570,6 +572,7 @@ struct vt_model {
 	VT_VEC(struct vt_model_device) devices;
 	enum vt_method torch_method;
 	enum vt_allocator_state torch_state;
+	struct vt_model_usage usage; /* who else uses the devices */
 	VT_VEC(struct vt_model_allocator) allocators;
 	struct vt_block_rec *blocks; /* not always heap memory: blocks_release releases it */
 	size_t n_blocks;
