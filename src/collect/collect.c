@@ -60,18 +60,24 @@ static void finish_memory(struct vt_collect *c)
 	vt_collect_pinned(c);
 	vt_collect_traces_finish(c);
 	vt_collect_owners_finish(c);
+	vt_collect_usage_finish(c);
+	vt_collect_say_not_asked(c);
 }
 
 static void collect_report(struct vt_collect *c)
 {
-	if (wants_memory(c))
+	if (wants_memory(c)) {
+		vt_collect_usage_begin(c);
 		begin_memory(c);
+	}
 	vt_progress(c->options->want & VT_WANT_THREADS ? "reading the stacks" :
 							 "reading the memory");
 	vt_collect_moment_begins(c);
 	vt_stop_copy(c, participants, N_PARTICIPANTS);
-	if (vt_collect_outside_is_read(c))
+	if (vt_collect_outside_is_read(c)) {
+		vt_collect_usage_after(c);
 		vt_collect_moment_is_read(c);
+	}
 	vt_stop_finish(c, participants, N_PARTICIPANTS);
 	if (wants_memory(c))
 		finish_memory(c);
@@ -106,6 +112,7 @@ static void collect_deinit(struct vt_collect *c)
 	vt_collect_recorded_deinit(c);
 	vt_collect_traces_deinit(c);
 	vt_collect_owners_deinit(c);
+	vt_collect_usage_deinit(c);
 	vt_collect_python_deinit(c);
 	vt_target_close(&c->target);
 }

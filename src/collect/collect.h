@@ -74,6 +74,7 @@ struct vt_collect_options {
 	/* shared with the workers of other processes; NULL none */
 	struct vt_lines_memo *lines_memo;
 	const struct vt_collect_together *together; /* NULL: no waiting */
+	bool usage_elsewhere; /* the caller asks who uses the devices, for many reports at once */
 };
 
 /* TORCH_FR_BUFFER_SIZE, or its old name; as it was at the process's start. */
@@ -136,6 +137,7 @@ struct vt_collect {
 	struct vt_collect_recorded *recorded; /* collect/recorded.c's own */
 	struct vt_collect_traces *traces;     /* collect/traces.c's own */
 	struct vt_collect_owners *owners;     /* collect/owners.c's own */
+	struct vt_collect_usage *usage;       /* collect/usage.c's own */
 	struct vt_asked_owners asked_owners;
 	struct vt_python *python; /* collect/context.c's own */
 	bool have_python;
@@ -200,6 +202,8 @@ void vt_collect_environ(struct vt_collect *c);  /* collect/identity.c: of a live
 void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n);
 /* collect/inside.c: the helper: devices, allocator */
 void vt_collect_inside(struct vt_collect *c);
+/* collect/inside.c: why nothing is known of the devices, if that was the caller's wish */
+void vt_collect_say_not_asked(struct vt_collect *c);
 /* collect/pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_pinned(struct vt_collect *c);
 /* collect/torch.c: which allocator, and its layout */
@@ -300,6 +304,17 @@ const char *vt_collect_why_no_owners(const struct vt_collect *c);
  */
 void vt_collect_ask_owners(struct vt_collect *c, struct vt_helper *helper);
 void vt_collect_owners_deinit(struct vt_collect *c);
+
+/*
+ * collect/usage.c: who else uses the devices. Asked for at the begin of a report; just before the
+ * blocks are read from outside (the last call counts); once they are; and when all devices and
+ * blocks are in the model.
+ */
+void vt_collect_usage_begin(struct vt_collect *c);
+void vt_collect_usage_before(struct vt_collect *c);
+void vt_collect_usage_after(struct vt_collect *c);
+void vt_collect_usage_finish(struct vt_collect *c);
+void vt_collect_usage_deinit(struct vt_collect *c);
 
 /* ---- collect/context.c: what all stages use ---- */
 

@@ -395,6 +395,16 @@ static bool has_driver(struct vt_collect *c)
 	return vt_modules_by_name(&c->target.modules, "libcuda.so", &index) != NULL;
 }
 
+void vt_collect_say_not_asked(struct vt_collect *c)
+{
+	if (!c->model->process.uses_cuda || !c->target.live || c->target.held ||
+	    c->options->touch == VT_TOUCH_INSIDE || c->model->devices.n)
+		return;
+	vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_CUDA, "read-only",
+		      "the devices were not asked for their memory: %s runs no code in the process",
+		      vt_touch_option(c->options->touch));
+}
+
 void vt_collect_inside(struct vt_collect *c)
 {
 	struct vt_model *model = c->model;
@@ -407,13 +417,8 @@ void vt_collect_inside(struct vt_collect *c)
 		return;
 	if (c->target.held)
 		return; /* nothing can run in it, which model.held_by says */
-	if (c->options->touch != VT_TOUCH_INSIDE) {
-		vt_model_diag(
-			model, VT_DIAG_NOTE, VT_STAGE_CUDA, "read-only",
-			"the devices were not asked for their memory: %s runs no code in the process",
-			vt_touch_option(c->options->touch));
-		return;
-	}
+	if (c->options->touch != VT_TOUCH_INSIDE)
+		return; /* see vt_collect_say_not_asked() */
 
 	struct vt_error *err = start_helper(c, &helper);
 

@@ -32,4 +32,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/torch.c \
 	src/collect/touch.h \
 	src/collect/traces.c src/collect/traces.h \
+	src/collect/usage.c src/collect/usage.h \
+	src/collect/usage_count.c \
+	src/collect/usage_who.c \
 	src/collect/watchdog.c src/collect/watchdog.h

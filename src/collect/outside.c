@@ -120,8 +120,10 @@ static void prepare_devices(struct vt_collect *c)
  */
 static void rehearse(struct vt_collect *c)
 {
-	uint64_t start = vt_now_ns();
+	uint64_t start;
 
+	vt_collect_usage_before(c);
+	start = vt_now_ns();
 	if (c->outside)
 		vt_collect_recorded_before(c);
 	/* What is listed again is in use: there is no quiet moment to be found. */
@@ -209,6 +211,7 @@ static void settle(struct vt_collect *c, struct vt_outside_sink *sink)
 
 	if (!find_devices(c))
 		return;
+	vt_collect_usage_before(c);
 	vt_collect_recorded_before(c);
 	for (int i = 0; i < c->outside->n; i++)
 		vt_outside_settle(c, &c->outside->devices[i], i, deadline_ns, sink);

@@ -28,7 +28,7 @@ src/walk/recorder:  base target walk/python
 src/model:          base json
 src/explain:        base target model walk/native walk/python
 src/owners:         base model walk/heap walk/pyheap walk/python walk/tensors
-src/collect:        base owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder model explain
+src/collect:        base owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder model explain usage
 src/report:         base model
 src/report/text:    base model report
 src/report/json:    base json model report

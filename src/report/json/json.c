@@ -10,6 +10,7 @@
 
 #include "model/doing_json.h"
 #include "model/flight.h"
+#include "model/usage_json.h"
 #include "json/out.h"
 #include "report/json/owners.h"
 #include "report/json/recorder.h"
@@ -244,6 +245,7 @@ static void write_cuda(struct vt_json *json, const struct vt_model *model)
 	for (size_t i = 0; i < model->devices.n; i++)
 		write_device(json, &model->devices.data[i]);
 	vt_json_end_array(json);
+	vt_usage_put(json, "usage", &model->usage);
 	vt_json_end_object(json);
 }
 

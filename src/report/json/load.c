@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "model/flight.h"
+#include "model/usage_json.h"
 #include "json/in.h"
 #include "report/state_words.h"
 #include "report/writer.h"
@@ -753,6 +754,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 							     VT_METHOD_INTERPRETER + 1);
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		load_device(l, vt_json_in_element(&l->in, devices, i, "devices"));
+	vt_usage_load(&l->in, vt_json_in_object(&l->in, cuda, "usage"), &model->usage);
 	model->torch_method = (enum vt_method)vt_json_in_word(&l->in, torch, "method", method_name,
 							      VT_METHOD_INTERPRETER + 1);
 	model->torch_state = (enum vt_allocator_state)load_state(

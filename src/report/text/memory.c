@@ -92,12 +92,13 @@ static void add_bar(struct vt_line *line, const struct vt_model_device *d, int c
 	vt_str_deinit(&bar);
 }
 
-static void print_device(struct vt_line *line, const struct vt_model_device *d, int name_columns)
+static void print_device(struct vt_line *line, const struct vt_model_device *d, const char *label,
+			 int name_columns)
 {
 	char part[VT_NUM_MAX * 2 + 8], free_text[VT_NUM_MAX], text[128];
 
-	vt_line_addf(line, VT_BOLD, "GPU %d", d->ordinal);
-	vt_line_pad(line, line->want + 1 + (d->ordinal < 10));
+	vt_line_add(line, VT_BOLD, label);
+	vt_line_pad(line, line->want + 1 + (strlen(label) < sizeof("GPU 10") - 1));
 	vt_line_cell(line, VT_PLAIN, short_device_name(d), name_columns, VT_CUT_END);
 	vt_line_pad(line, line->want + 2);
 	if (!d->have_memory) {
@@ -156,13 +157,57 @@ static void print_unused(struct vt_line *line, const struct vt_model *model, siz
 	vt_str_deinit(&text);
 }
 
+/*
+ * Those that only the kernel driver tells of: which numbers they have in the process is not known.
+ */
+static bool print_unnumbered(struct vt_line *line, const struct vt_model *model)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < model->usage.gpus.n; i++) {
+		const struct vt_model_gpu *gpu = &model->usage.gpus.data[i];
+		struct vt_model_device d = {
+			.name = gpu->name,
+			.context_active = true,
+			.have_memory = gpu->memory_known,
+			.total_bytes = gpu->total_bytes,
+			.used_bytes = gpu->used_bytes,
+			.free_bytes = gpu->total_bytes - gpu->used_bytes,
+		};
+		char label[16];
+
+		if (!gpu->is_ours || gpu->ordinal >= 0 || gpu->used_bytes > gpu->total_bytes)
+			continue;
+		if (!any)
+			vt_line_blank(line);
+		any = true;
+		snprintf(label, sizeof(label), "%.12s", *gpu->uuid ? gpu->uuid : "GPU ?");
+		print_device(line, &d, label, line->columns / 4);
+		vt_text_gpu_processes(line, model, gpu, false, gpu->used_bytes);
+	}
+	return any;
+}
+
+static void print_numbered(struct vt_line *line, const struct vt_model *model,
+			   const struct vt_model_device *d, int name_columns, bool briefly)
+{
+	char label[16];
+
+	snprintf(label, sizeof(label), "GPU %d", d->ordinal);
+	print_device(line, d, label, name_columns);
+	vt_text_gpu_processes(line, model, vt_model_gpu(&model->usage, d->ordinal), briefly,
+			      d->used_bytes);
+}
+
 void vt_text_devices(struct vt_line *line, const struct vt_model *model)
 {
 	int name_columns = 0, most = line->columns / 4;
 	size_t n_unused = 0;
 
-	if (model->devices.n == 0 && model->process.uses_cuda)
-		return; /* a diagnostic says why */
+	if (model->devices.n == 0 && model->process.uses_cuda) {
+		print_unnumbered(line, model); /* if there is nothing, a diagnostic says why */
+		return;
+	}
 	vt_line_blank(line);
 	if (model->devices.n == 0) {
 		vt_line_add(line, VT_PLAIN,
@@ -181,8 +226,9 @@ void vt_text_devices(struct vt_line *line, const struct vt_model *model)
 	}
 	for (size_t i = 0; i < model->devices.n; i++)
 		if (is_used(model, &model->devices.data[i]))
-			print_device(line, &model->devices.data[i],
-				     name_columns < most ? name_columns : most);
+			print_numbered(line, model, &model->devices.data[i],
+				       name_columns < most ? name_columns : most,
+				       model->devices.n - n_unused > MAX_TABLES);
 	print_unused(line, model, n_unused);
 }
 
@@ -192,6 +238,9 @@ void vt_text_not_asked(struct vt_line *line, const struct vt_model *model)
 
 	if (model->devices.n > 0 || !model->process.uses_cuda || !model->held_by)
 		return;
+	for (size_t i = 0; i < model->usage.gpus.n; i++)
+		if (model->usage.gpus.data[i].is_ours)
+			return;
 	vt_str_addf(
 		&text,
 		"Memory of the devices, total and free: not known while %s holds the process.%s%s",
@@ -342,11 +391,33 @@ static void print_pools_beside(const struct table *t, const struct vt_model_allo
 				    true });
 }
 
-static void print_device_rows(const struct table *t, const struct vt_model_allocator *a)
+/*
+ * The kernel driver's count tells this process's part from the others'. Only if it is of the same
+ * moment.
+ */
+static bool print_shares(const struct table *t, const struct vt_model_gpu *gpu,
+			 const struct vt_model_allocator *a)
+{
+	if (!gpu || !gpu->is_ours || !gpu->ours_known || !gpu->memory_known ||
+	    gpu->used_bytes != t->device->used_bytes || gpu->ours_bytes > gpu->used_bytes ||
+	    gpu->ours_bytes < a->reserved_bytes)
+		return false;
+	print_row(t, &(struct row){ 0, "everything else", a->other_bytes, NO_BLOCKS, NULL, false });
+	print_row(t, &(struct row){ 1, "of which of this process",
+				    gpu->ours_bytes - a->reserved_bytes, NO_BLOCKS,
+				    "other libraries, CUDA context; not itemised by this version",
+				    true });
+	print_row(t, &(struct row){ 1, "of which of others", gpu->used_bytes - gpu->ours_bytes,
+				    NO_BLOCKS, NULL, false });
+	return true;
+}
+
+static void print_device_rows(const struct table *t, const struct vt_model_gpu *gpu,
+			      const struct vt_model_allocator *a)
 {
 	if (!t->device)
 		return;
-	if (a->other_known)
+	if (a->other_known && !print_shares(t, gpu, a))
 		print_row(
 			t,
 			&(struct row){
@@ -428,7 +499,7 @@ static void print_table(struct vt_line *line, const struct vt_model *model,
 	if (a->exact) {
 		print_head(&t, a);
 		print_torch_rows(&t, a);
-		print_device_rows(&t, a);
+		print_device_rows(&t, vt_model_gpu(&model->usage, a->device), a);
 	} else {
 		vt_text_title(line, NULL, "Memory of GPU %d", a->device);
 		vt_line_pad(line, 2);

@@ -34,6 +34,13 @@ void vt_text_devices(struct vt_line *line, const struct vt_model *model);
 void vt_text_not_asked(struct vt_line *line, const struct vt_model *model);
 void vt_text_memory(struct vt_line *line, const struct vt_model *model);
 
+/*
+ * The processes that use a device (NULL: unknown), below its line, on which used_bytes stands;
+ * briefly: only if any other does.
+ */
+void vt_text_gpu_processes(struct vt_line *line, const struct vt_model *model,
+			   const struct vt_model_gpu *gpu, bool briefly, uint64_t used_bytes);
+
 /* The out-of-memory error that the report was made for. */
 void vt_text_caught(struct vt_line *line, const struct vt_model *model);
 

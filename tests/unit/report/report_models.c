@@ -770,6 +770,83 @@ static void build_debugged(struct vt_model *model)
 		model->allocators.data[i].method = VT_METHOD_OUTSIDE;
 }
 
+static void add_counted(struct vt_model *model, const struct vt_model_counted *from)
+{
+	struct vt_model_counted *p = checked(vt_vec_append(&model->usage.processes));
+	const char **texts[] = { &p->name, &p->command, &p->user, &p->container, &p->pod };
+
+	*p = *from;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (!*texts[i])
+			*texts[i] = "";
+}
+
+/* Others use the device, too: one has ended, one is gone, and one has a hostile name. */
+static void build_shared(struct vt_model *model)
+{
+	const struct vt_model_device *d;
+	struct vt_model_gpu *gpu;
+	uint64_t ours, other;
+
+	build_training(model);
+	d = &model->devices.data[0];
+	ours = d->used_bytes / 10 * 9;
+	other = d->used_bytes / 20;
+	model->usage.state = VT_COUNTED_READ;
+	model->usage.why = "";
+	model->usage.whole = true;
+	model->usage.ms = 0.4;
+	gpu = checked(vt_vec_append(&model->usage.gpus));
+	*gpu = (struct vt_model_gpu){
+		.uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f",
+		.pci = "00000000:1B:00.0",
+		.name = d->name,
+		.ordinal = d->ordinal,
+		.parent = -1,
+		.memory_known = true,
+		.total_bytes = d->total_bytes,
+		.used_bytes = d->used_bytes,
+		.reserved_known = true,
+		.reserved_bytes = UINT64_C(630) << 20,
+		.processes_known = true,
+		.compared = true,
+	};
+	add_counted(model, &(struct vt_model_counted){ .pid = model->process.pid,
+						       .ours = true,
+						       .bytes_known = true,
+						       .bytes = ours,
+						       .rank = 3 });
+	add_counted(model, &(struct vt_model_counted){ .pid = 5151,
+						       .ns_pid = 37,
+						       .bytes_known = true,
+						       .bytes = other,
+						       .rank = 4,
+						       .name = "python3",
+						       .command = "python3 serve.py --port 8000",
+						       .user = "alice",
+						       .container = "0123456789ab",
+						       .pod = "serve-0" });
+	add_counted(model, &(struct vt_model_counted){ .pid = 6161,
+						       .life = VT_LIFE_ZOMBIE,
+						       .bytes_known = true,
+						       .bytes = other / 2,
+						       .rank = -1,
+						       .name = "\033[2J\xff\n" });
+	add_counted(model, &(struct vt_model_counted){ .pid = 7171,
+						       .life = VT_LIFE_GONE,
+						       .bytes_known = true,
+						       .bytes = other / 4,
+						       .rank = -1 });
+	for (int i = 0; i < 6; i++)
+		add_counted(model, &(struct vt_model_counted){ .pid = 8000 + i,
+							       .bytes_known = true,
+							       .bytes = 1000000,
+							       .mps = true,
+							       .rank = -1,
+							       .name = "small" });
+	vt_model_usage_account(&model->usage);
+}
+
 static void build_no_cuda(struct vt_model *model)
 {
 	struct vt_model_thread *t;
@@ -1016,6 +1093,7 @@ static const struct {
 	{ "contradiction", build_contradiction },
 	{ "core", build_core },
 	{ "debugged", build_debugged },
+	{ "shared", build_shared },
 	{ "no-cuda", build_no_cuda },
 	{ "deadlock", build_deadlock },
 	{ "many-devices", build_many_devices },
@@ -1028,7 +1106,8 @@ static const struct {
 const char *const report_model_names[] = {
 	"training",     "held",         "recorded",      "recorder", "sampled", "just-on",
 	"unstable",     "refused",      "contradiction", "debugged", "no-cuda", "deadlock",
-	"many-devices", "many-threads", "hostile",       "nothing",  "empty",   NULL,
+	"many-devices", "many-threads", "hostile",       "nothing",  "empty",   "shared",
+	NULL,
 };
 
 bool report_model_fill(struct vt_model *model, const char *name)

@@ -465,6 +465,20 @@ static void test_contents(void **state)
 	assert_false(says("training", &options, "vectorcall_NOARGS@"));
 	assert_false(says("training", &options, "GPU 1  H100"));
 	assert_true(says("training", &options, "GPU 1  no context of this process\n"));
+	assert_true(says("shared", &options,
+			 "free\n  this process                        71.2 GiB\n"
+			 "  pid 5151 (python3)                  3.95 GiB   alice, "
+			 "rank 4, pod serve-0, container 0123456789ab"));
+	assert_true(says("shared", &options,
+			 "1.98 GiB   has ended, but its memory stays\n"
+			 "  pid 7171                            1012 MiB   is gone, but "
+			 "its memory stays\n"));
+	assert_true(says("shared", &options,
+			 "! 2.97 GiB of its devices: held by 2 processes that have ended\n"));
+	assert_true(says("shared", &options, " 977 KiB   MPS\n  3 more processes      "));
+	assert_true(
+		says("shared", &options, "\n  no process                          1007 MiB   "));
+	assert_true(says("shared", &options, "\n    of which of others                7.91 GiB"));
 	/* No number without the right to it. */
 	assert_false(says("unstable", &options, "in use by PyTorch"));
 	assert_false(says("unstable", &options, "everything else"));
