@@ -332,6 +332,23 @@ static void add_label(struct vt_job *job, struct vt_member *member, const struct
 	to->visible = vt_job_copy(job, label->visible);
 }
 
+bool vt_job_add_usage(struct vt_job *job, const char *host, const char *system,
+		      struct vt_model_usage *usage)
+{
+	struct vt_job_usage *added = vt_vec_append(&job->usages);
+
+	if (added) {
+		*added = (struct vt_job_usage){ .host = name_of(job, host),
+						.system = name_of(job, system),
+						.usage = *usage };
+	} else {
+		vt_model_usage_deinit(usage);
+		job->failed = true;
+	}
+	*usage = (struct vt_model_usage){ 0 };
+	return !job->failed;
+}
+
 bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model,
 		const char *error)
 {

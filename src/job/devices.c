@@ -15,8 +15,9 @@
 #define UUID_SHOWN 12
 
 struct holder {
-	uint32_t member, memory;
-	uint64_t bytes;
+	uint32_t member;
+	struct vt_job_held held;
+	uint64_t bytes; /* of the best figure */
 };
 
 struct device {
@@ -178,7 +179,7 @@ static bool add_holder(struct devices *devices, uint32_t index, uint32_t m)
 	if (!holder)
 		return false;
 	*holder = (struct holder){ .member = index,
-				   .memory = m,
+				   .held = { .memory = m },
 				   .bytes = memory->known ? memory->reserved : 0 };
 	device->n_assumed += !*identity.uuid && !member->label.visible &&
 			     member->label.role == VT_ROLE_RANK;
@@ -247,22 +248,23 @@ static const char *name_of(struct vt_job *job, const struct device *device)
 static bool finish(struct vt_job *job, struct device *device)
 {
 	struct vt_job_device *d = vt_vec_append(&job->devices);
-	uint32_t *members =
-		vt_arena_alloc(&job->arena, 2 * (device->holders.n + 1) * sizeof(*members));
+	uint32_t *members = vt_arena_alloc(&job->arena, (device->holders.n + 1) * sizeof(*members));
+	struct vt_job_held *of_each =
+		vt_arena_alloc(&job->arena, (device->holders.n + 1) * sizeof(*of_each));
 	const char *name = name_of(job, device);
 	uint64_t held = 0, used;
 
-	if (!d || !members || !name) {
+	if (!d || !members || !of_each || !name) {
 		job->devices.n -= d != NULL;
 		return false;
 	}
 	qsort(device->holders.data, device->holders.n, sizeof(*device->holders.data),
 	      compare_holders);
 	*d = device->device;
-	d->memories = members + device->holders.n;
+	d->held = of_each;
 	for (size_t i = 0; i < device->holders.n; i++) {
 		members[i] = device->holders.data[i].member;
-		members[device->holders.n + i] = device->holders.data[i].memory;
+		of_each[i] = device->holders.data[i].held;
 		held += device->holders.data[i].bytes;
 	}
 	d->name = name;
@@ -304,10 +306,183 @@ static bool for_each_memory(struct devices *devices, bool last)
 	return ok;
 }
 
+/* ---- the kernel driver's count ---- */
+
+static bool is_of(const struct vt_job_usage *usage, const struct vt_member *member)
+{
+	return !member->core && !strcmp(member->label.host, usage->host) &&
+	       !strcmp(member->label.system, usage->system);
+}
+
+/* Texts of both are of one form, but for the instances of MIG: CUDA says "GPU-" there, too. */
+static const char *uuid_of(struct vt_job *job, const struct vt_model_gpu *gpu)
+{
+	const char *uuid = vt_job_copy(job, gpu->uuid), *cuda;
+	char text[96];
+
+	if (!uuid || strncmp(uuid, "MIG-", 4))
+		return uuid;
+	snprintf(text, sizeof(text), "GPU-%.90s", uuid + 4);
+	cuda = vt_job_copy(job, text);
+	for (size_t i = 0; cuda && i < job->members.n; i++)
+		for (size_t m = 0; m < job->members.data[i].memory.n; m++)
+			if (job->members.data[i].memory.data[m].uuid == cuda)
+				return cuda;
+	return uuid;
+}
+
+/* The only device that the process is on; NULL when it is on several, or on none. */
+static const struct vt_model_gpu *only_gpu(const struct vt_model_usage *usage, pid_t pid)
+{
+	const struct vt_model_gpu *only = NULL;
+
+	for (size_t i = 0; i < usage->processes.n; i++) {
+		const struct vt_model_counted *p = &usage->processes.data[i];
+
+		if (p->pid != pid || p->life == VT_LIFE_UNKNOWN || p->life == VT_LIFE_GONE)
+			continue;
+		if (only && only != &usage->gpus.data[p->gpu])
+			return NULL;
+		only = &usage->gpus.data[p->gpu];
+	}
+	return only;
+}
+
+static bool is_all_known(const struct vt_model_usage *usage)
+{
+	for (size_t i = 0; i < usage->gpus.n; i++)
+		if (!usage->gpus.data[i].processes_known && !usage->gpus.data[i].divided)
+			return false;
+	return usage->gpus.n && !usage->foreign;
+}
+
+/* A process that is on one device, and has memory of one device, has it there. */
+static bool name_by_usage(struct vt_job *job)
+{
+	for (size_t u = 0; u < job->usages.n; u++) {
+		const struct vt_job_usage *usage = &job->usages.data[u];
+
+		for (size_t i = 0; i < job->members.n && is_all_known(&usage->usage); i++) {
+			struct vt_member *m = &job->members.data[i];
+			const struct vt_model_gpu *gpu = NULL;
+
+			if (is_of(usage, m) && m->memory.n == 1 && !*m->memory.data[0].uuid)
+				gpu = only_gpu(&usage->usage, m->label.pid);
+			if (!gpu || !*gpu->uuid)
+				continue;
+			m->memory.data[0].uuid = uuid_of(job, gpu);
+			if (!m->memory.data[0].uuid)
+				return false;
+		}
+	}
+	return true;
+}
+
+static uint32_t find_member(const struct vt_job *job, const struct vt_job_usage *usage,
+			    const struct vt_model_counted *p)
+{
+	for (size_t i = 0; i < job->members.n && p->life != VT_LIFE_UNKNOWN; i++)
+		if (job->members.data[i].label.pid == p->pid && is_of(usage, &job->members.data[i]))
+			return (uint32_t)i;
+	return VT_NO_INDEX;
+}
+
+/* It is one of the job's if a process of the job is on it. */
+static struct device *device_of(struct devices *devices, const struct vt_job_usage *usage,
+				const struct vt_model_gpu *gpu, bool of_job)
+{
+	const char *uuid = uuid_of(devices->job, gpu);
+	uint64_t *found = uuid ? vt_map_get(&devices->by_key, (uintptr_t)uuid) : NULL;
+	struct device *device;
+
+	if (found)
+		return &devices->list.data[*found];
+	if (!of_job || !uuid || !*uuid)
+		return NULL;
+	device = vt_vec_append(&devices->list);
+	if (!device || !vt_map_put(&devices->by_key, (uintptr_t)uuid, devices->list.n - 1)) {
+		devices->list.n -= device != NULL;
+		devices->job->failed = true;
+		return NULL;
+	}
+	*device = (struct device){
+		.device = { .host = usage->host, .container = "", .uuid = uuid, .ordinal = -1 }
+	};
+	return device;
+}
+
+static bool add_count(struct device *device, uint32_t member, const struct vt_model_counted *p)
+{
+	struct holder *holder = NULL;
+
+	for (size_t i = 0; i < device->holders.n; i++)
+		if (device->holders.data[i].member == member)
+			holder = &device->holders.data[i];
+	if (!holder) {
+		holder = vt_vec_append(&device->holders);
+		if (!holder)
+			return false;
+		*holder = (struct holder){ .member = member, .held = { .memory = VT_NO_MEMORY } };
+	}
+	if (p->bytes_known) {
+		holder->held.counted = true;
+		holder->held.bytes += p->bytes;
+		holder->bytes = holder->held.bytes;
+	}
+	return true;
+}
+
+static bool add_gpu(struct devices *devices, const struct vt_job_usage *usage,
+		    const struct vt_model_gpu *gpu)
+{
+	const struct vt_model_counted *all = &usage->usage.processes.data[gpu->first];
+	struct vt_job *job = devices->job;
+	struct device *device;
+	bool of_job = false;
+
+	for (size_t i = 0; i < gpu->n && !of_job; i++) {
+		uint32_t member = find_member(job, usage, &all[i]);
+
+		of_job = member != VT_NO_INDEX && job->members.data[member].label.in_job;
+	}
+	device = device_of(devices, usage, gpu, of_job);
+	if (!device || device->device.gpu)
+		return !job->failed;
+	device->device.usage = &usage->usage;
+	device->device.gpu = gpu;
+	if (gpu->memory_known) {
+		device->device.known = true;
+		device->device.total = gpu->total_bytes;
+		device->device.free_bytes = gpu->total_bytes - gpu->used_bytes;
+	}
+	for (size_t i = 0; i < gpu->n; i++) {
+		uint32_t member = find_member(job, usage, &all[i]);
+
+		if (member != VT_NO_INDEX && !add_count(device, member, &all[i]))
+			return false;
+	}
+	return true;
+}
+
+/* They are all of one moment, and count what no library of the process tells. */
+static bool add_usages(struct devices *devices)
+{
+	for (size_t u = 0; u < devices->job->usages.n; u++) {
+		const struct vt_job_usage *usage = &devices->job->usages.data[u];
+
+		for (size_t i = 0; i < usage->usage.gpus.n; i++)
+			if (usage->usage.gpus.data[i].processes_known &&
+			    !add_gpu(devices, usage, &usage->usage.gpus.data[i]))
+				return false;
+	}
+	return true;
+}
+
 bool vt_job_build_devices(struct vt_job *job)
 {
 	struct devices devices = { .job = job };
-	bool ok = for_each_memory(&devices, false) && for_each_memory(&devices, true) &&
+	bool ok = name_by_usage(job) && for_each_memory(&devices, false) &&
+		  for_each_memory(&devices, true) && add_usages(&devices) &&
 		  drop_shared_numbers(&devices);
 
 	for (size_t i = 0; i < devices.list.n; i++) {

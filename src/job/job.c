@@ -50,6 +50,9 @@ void vt_job_deinit(struct vt_job *job)
 	for (size_t i = 0; i < job->ras.n; i++)
 		vt_ras_deinit(&job->ras.data[i]);
 	vt_vec_deinit(&job->ras);
+	for (size_t i = 0; i < job->usages.n; i++)
+		vt_model_usage_deinit(&job->usages.data[i].usage);
+	vt_vec_deinit(&job->usages);
 	for (size_t i = 0; i < job->members.n; i++)
 		vt_member_deinit(&job->members.data[i]);
 	vt_vec_deinit(&job->frames);

@@ -219,6 +219,15 @@ struct vt_job_verdict {
 	struct vt_member_set members; /* those it is about */
 };
 
+#define VT_NO_MEMORY UINT32_MAX
+
+/* What a member holds of a device. */
+struct vt_job_held {
+	uint32_t memory; /* index in the member's memory; VT_NO_MEMORY: not known from itself */
+	bool counted;    /* all its libraries together, by the kernel driver's count: */
+	uint64_t bytes;
+};
+
 /* A device, with all its holders. */
 struct vt_job_device {
 	const char *host, *uuid;
@@ -229,9 +238,12 @@ struct vt_job_device {
 	bool assumed; /* ranks share it by number only: each may set CUDA_VISIBLE_DEVICES */
 	bool known;
 	uint64_t total, free_bytes;
-	struct vt_member_set holders; /* largest first */
-	const uint32_t *memories;     /* for each holder: index in its memory */
-	uint64_t outside;             /* what no member holds: total - free - theirs; when known */
+	struct vt_member_set holders;   /* largest first */
+	const struct vt_job_held *held; /* of each holder */
+	uint64_t outside; /* what no member holds: total - free - theirs; when known */
+	/* who uses it, by the kernel driver's count; NULL unknown */
+	const struct vt_model_usage *usage; /* of its host */
+	const struct vt_model_gpu *gpu;     /* in usage */
 };
 
 /* A rank this late at a collective is reported: host clocks and running ranks differ by less. */
@@ -279,6 +291,13 @@ struct vt_ras {
 	VT_VEC(const char *) lines;
 };
 
+/* Who uses the devices of a host. */
+struct vt_job_usage {
+	const char *host;
+	const char *system; /* as in struct vt_label: whose pids they are */
+	struct vt_model_usage usage;
+};
+
 struct vt_job {
 	struct vt_arena arena;
 	const char *tool_version;
@@ -288,8 +307,9 @@ struct vt_job {
 	VT_VEC(struct vt_job_doing) doings;
 	/* ranks first, by rank; then by role, rank, worker, host and pid (account) */
 	VT_VEC(struct vt_member) members;
-	VT_VEC(struct vt_ras) ras; /* one for each host and job */
-	double skew_ms;            /* between the first and the last stop on a host; -1 unknown */
+	VT_VEC(struct vt_ras) ras;          /* one for each host and job */
+	VT_VEC(struct vt_job_usage) usages; /* one for each host and pid namespace */
+	double skew_ms; /* between the first and the last stop on a host; -1 unknown */
 	VT_VEC(struct vt_diag) diags;
 	/* private: */
 	struct vt_map by_text, by_frame, by_stack, by_doing;
@@ -310,6 +330,13 @@ void vt_job_deinit(struct vt_job *job);
  */
 bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct vt_model *model,
 		const char *error);
+
+/*
+ * Adds who uses the devices of a host; texts are the job's own, or constants. Takes over what usage
+ * has, also when it fails: out of memory.
+ */
+bool vt_job_add_usage(struct vt_job *job, const char *host, const char *system,
+		      struct vt_model_usage *usage);
 
 /* Adds a diagnostic of the whole job. */
 void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format,

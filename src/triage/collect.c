@@ -21,6 +21,7 @@
 #include "base/str.h"
 #include "base/exit.h"
 #include "base/progress.h"
+#include "collect/usage.h"
 #include "triage/latch.h"
 #include "triage/ras.h"
 #include "walk/native/lines_memo.h"
@@ -41,6 +42,8 @@
 #define OWNERS_PART 2                       /* of the time for all: then none looks for owners */
 #define LOOK_NS (1 * VT_NS_PER_S)           /* the interval of that check */
 #define POLL_ENDING_MS 2
+#define USAGE_NS \
+	(500 * VT_NS_PER_MS) /* after all else: NVML has had the time for its first answer */
 
 enum phase {
 	PHASE_PREPARING,
@@ -78,6 +81,7 @@ struct workers {
 	size_t n_lots, n_started; /* lots */
 	struct vt_phases phases;
 	struct vt_triage_ras *ras; /* NULL: RAS is not asked */
+	struct vt_usage *asker;    /* NULL none; after RAS, whose process has nothing of it */
 	size_t n_processors;
 	unsigned int n_with_owners;
 	uint64_t begin_ns, deadline_ns, owners_until_ns;
@@ -139,6 +143,7 @@ static _Noreturn void be_worker(struct workers *workers, const struct worker *wo
 	for (size_t i = 0; i <= setup->number; i++)
 		close_pipes(&workers->list[i]);
 	close(workers->phases.wake[0]);
+	vt_usage_forget(workers->asker);
 	vt_triage_work(worker->suspect, workers->options, setup);
 }
 
@@ -617,6 +622,46 @@ static void catch_signals(struct sigaction *before, sigset_t *mask)
 	sigprocmask(SIG_BLOCK, &set, mask);
 }
 
+/* ---- who uses the devices ---- */
+
+/* Those that the processes have open; a question would wake others up. */
+static struct vt_usage *start_usage(const struct vt_suspects *suspects)
+{
+	uint64_t minors = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < suspects->list.n; i++) {
+		minors |= suspects->list.data[i].devices;
+		any = any || (suspects->list.data[i].uses_gpu && !suspects->list.data[i].core);
+	}
+	return any ? vt_usage_start(minors) : NULL;
+}
+
+/* Once for all processes: the workers do not ask. The second answer is of the end. */
+static void finish_usage(struct vt_usage *asker, const struct vt_suspects *suspects,
+			 struct vt_job *job)
+{
+	uint64_t deadline_ns = vt_now_ns() + USAGE_NS;
+	struct vt_model_usage usage = { 0 };
+	struct vt_usage_reading first = { 0 };
+
+	if (!asker)
+		return;
+	vt_usage_take(asker, deadline_ns, &first);
+	if (first.outcome == VT_USAGE_COMPLETE && !first.state) {
+		vt_usage_ask(asker);
+		vt_collect_count(asker, deadline_ns, &first, 0, &job->arena, &usage);
+	} else {
+		vt_collect_count_none(&first, &job->arena, &usage);
+	}
+	if (usage.state == VT_COUNTED_LATE || usage.state == VT_COUNTED_REFUSED)
+		vt_job_diag(job, VT_DIAG_NOTE, "usage-unknown",
+			    "who else uses the devices is not known: %s", usage.why);
+	(void)vt_job_add_usage(job, suspects->host, suspects->system, &usage);
+	vt_usage_reading_deinit(&first);
+	vt_usage_stop(asker);
+}
+
 struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 				   const struct vt_triage_options *options, struct vt_job *job,
 				   int *status, int *signo)
@@ -637,6 +682,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 	interrupted = 0;
 	catch_signals(before, &workers.mask);
 	workers.ras = vt_triage_ras_start(suspects, options, workers.deadline_ns);
+	workers.asker = start_usage(suspects);
 	vt_progress("collecting from all processes");
 	for (size_t first = 0; !err && first < suspects->list.n; first += workers.n) {
 		workers.n = suspects->list.n - first < at_once ? suspects->list.n - first : at_once;
@@ -644,6 +690,7 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 	}
 	vt_triage_ras_go(workers.ras);
 	vt_triage_ras_finish(workers.ras, err || interrupted, &workers.mask, &interrupted, job);
+	finish_usage(workers.asker, suspects, job);
 	vt_progress_end();
 	sigaction(SIGINT, &before[0], NULL);
 	sigaction(SIGTERM, &before[1], NULL);

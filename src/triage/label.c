@@ -573,7 +573,7 @@ static struct vt_error *add_process(struct labelling *l, size_t i)
 	l->index[i] = suspects->list.n - 1;
 	read_rank(l->processes, i, &suspect->label);
 	suspect->label.start_ticks = process->start_ticks;
-	suspect->uses_gpu = vt_process_gpu(l->processes, i, NULL) != VT_GPU_NONE;
+	suspect->uses_gpu = vt_process_gpu(l->processes, i, &suspect->devices) != VT_GPU_NONE;
 	suspect->label.in_job = l->found->chosen[i];
 	suspect->label.ppid = process->ppid;
 	suspect->label.name = copy(suspects, process->name);

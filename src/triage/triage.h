@@ -31,6 +31,7 @@ struct vt_triage_choice {
 struct vt_suspect {
 	struct vt_label label; /* texts: the arena of its struct vt_suspects */
 	bool uses_gpu;
+	uint64_t devices; /* bit N: it has /dev/nvidiaN open */
 	bool sure;        /* the role is no guess: its stacks must not correct it */
 	const char *core; /* NULL a live process */
 	const char *file; /* name of its report in the directory */

@@ -147,6 +147,7 @@ static void choose_options(const struct worker *w, const struct vt_collect_toget
 	collect->lines_memo = w->setup->lines_memo;
 	collect->ask_collectives = true;
 	collect->owners &= vt_triage_has_owners(w->suspect);
+	collect->usage_elsewhere = true;
 	if (!w->options->inject || label->role != VT_ROLE_RANK || !w->suspect->uses_gpu)
 		collect->touch = vt_touch_less(collect->touch, VT_TOUCH_STOP);
 	if (label->in_job)

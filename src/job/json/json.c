@@ -9,6 +9,7 @@
 
 #include "model/doing_json.h"
 #include "model/flight.h"
+#include "model/usage_json.h"
 #include "job/internal.h"
 #include "json/out.h"
 #include "job/json/json.h"
@@ -276,6 +277,19 @@ static void put_diags(struct vt_json *json, const struct vt_job *job)
 	vt_json_end_array(json);
 }
 
+static void put_usages(struct vt_json *json, const struct vt_job *job)
+{
+	vt_json_array(json, "usage");
+	for (size_t i = 0; i < job->usages.n; i++) {
+		vt_json_object(json, NULL);
+		vt_json_name(json, "host", job->usages.data[i].host);
+		vt_json_name(json, "system", job->usages.data[i].system);
+		vt_usage_put(json, "usage", &job->usages.data[i].usage);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
 /* ---- findings ---- */
 
 /* [[0, 2], [4, 7]]: from, to. */
@@ -330,6 +344,20 @@ static void put_tree(struct vt_json *json, const struct vt_job *job)
 	vt_json_end_array(json);
 }
 
+/* What each holder has, in their order. */
+static void put_counted(struct vt_json *json, const struct vt_job_device *d)
+{
+	if (!d->gpu)
+		return;
+	vt_json_array_line(json, "holders_bytes");
+	for (size_t i = 0; i < d->holders.n; i++)
+		if (d->held[i].counted)
+			vt_json_uint(json, NULL, d->held[i].bytes);
+		else
+			vt_json_null(json, NULL);
+	vt_json_end_array(json);
+}
+
 static void put_devices(struct vt_json *json, const struct vt_job *job)
 {
 	vt_json_array(json, "devices");
@@ -349,6 +377,7 @@ static void put_devices(struct vt_json *json, const struct vt_job *job)
 		}
 		/* their order tells */
 		put_indices(json, "holders", d->holders.members, d->holders.n);
+		put_counted(json, d);
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);
@@ -384,6 +413,7 @@ struct vt_error *vt_write_job_json(const void *what, const struct vt_writer_opti
 	put_found(&json, job);
 	put_diags(&json, job);
 	vt_job_put_ras(&json, job);
+	put_usages(&json, job);
 	put_members(&json, job);
 	put_doings(&json, job);
 	put_stacks(&json, job);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/flight.h"
+#include "model/usage_json.h"
 #include "model/words_0_1.h"
 #include "job/internal.h"
 #include "json/in.h"
@@ -483,7 +484,8 @@ static struct vt_error *check_members(const struct load *l, json_t *root, json_t
 		return NULL;
 	if (json_array_size(members) == 1 &&
 	    (!l->pid || (json_is_integer(pid) && json_integer_value(pid) == l->pid)) &&
-	    !json_array_size(json_object_get(root, "ras")))
+	    !json_array_size(json_object_get(root, "ras")) &&
+	    !json_array_size(json_object_get(root, "usage")))
 		return NULL;
 	return vt_error_create(VT_ERR_FORMAT, "it speaks of other processes");
 }
@@ -502,6 +504,20 @@ static void load_head(struct load *l, json_t *root)
 		job->when = when;
 }
 
+static void load_usages(struct load *l, json_t *root)
+{
+	json_t *usages = vt_json_in_array(&l->in, root, "usage");
+
+	for (size_t i = 0; i < json_array_size(usages); i++) {
+		json_t *from = vt_json_in_element(&l->in, usages, i, "usage");
+		struct vt_model_usage usage = { 0 };
+
+		vt_usage_load(&l->in, vt_json_in_object(&l->in, from, "usage"), &usage);
+		(void)vt_job_add_usage(l->job, intern(l, from, "host", ""),
+				       intern(l, from, "system", ""), &usage);
+	}
+}
+
 static struct vt_error *load_root(struct load *l, json_t *root)
 {
 	json_t *members = vt_json_in_array(&l->in, root, "members");
@@ -511,6 +527,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	load_head(l, root);
 	load_diags(l, root);
 	vt_job_load_ras(l->job, &l->in, root, l->prefix);
+	load_usages(l, root);
 	load_frames(l, root);
 	if (!l->in.nomem && !l->job->failed)
 		load_stacks(l, root);
@@ -532,7 +549,8 @@ static struct vt_error *load(struct load *l, const char *text, size_t n)
 {
 	struct vt_arena values = { 0 };
 	struct vt_job *job = l->job;
-	size_t had = job->members.n, had_diags = job->diags.n, had_ras = job->ras.n;
+	size_t had = job->members.n, had_diags = job->diags.n, had_ras = job->ras.n,
+	       had_usages = job->usages.n;
 	const char *had_version = job->tool_version;
 	struct timespec had_when = job->when;
 	json_t *root = NULL;
@@ -548,6 +566,8 @@ static struct vt_error *load(struct load *l, const char *text, size_t n)
 		vt_member_deinit(&job->members.data[--job->members.n]);
 	while (err && job->ras.n > had_ras)
 		vt_ras_deinit(&job->ras.data[--job->ras.n]);
+	while (err && job->usages.n > had_usages)
+		vt_model_usage_deinit(&job->usages.data[--job->usages.n].usage);
 	if (err && job->diags.n > had_diags)
 		job->diags.n = had_diags;
 	if (err) {

@@ -22,7 +22,9 @@ static void say_holder(struct vt_review *review, const struct vt_job_device *d, 
 {
 	uint32_t index = d->holders.members[holder];
 	const struct vt_member *m = vt_review_member(review, index);
-	const struct vt_job_memory *memory = &m->memory.data[d->memories[holder]];
+	const struct vt_job_held *held = &d->held[holder];
+	const struct vt_job_memory *memory =
+		held->memory == VT_NO_MEMORY ? NULL : &m->memory.data[held->memory];
 	struct vt_job_indices who = { 0 };
 	char size[VT_NUM_MAX], device[96];
 	struct vt_str text = { 0 };
@@ -33,7 +35,10 @@ static void say_holder(struct vt_review *review, const struct vt_job_device *d, 
 		vt_str_addf(&text, " (%.40s)", m->label.name);
 	vt_str_add(&text,
 		   m->label.in_job ? ", which is not a rank," : ", which is outside the job,");
-	if (memory->known)
+	if (held->counted)
+		vt_str_addf(&text, " holds %s of %s", vt_format_size(size, held->bytes),
+			    device_name(d, device));
+	else if (memory && memory->known)
 		vt_str_addf(&text, " holds %s of %s", vt_format_size(size, memory->reserved),
 			    device_name(d, device));
 	else

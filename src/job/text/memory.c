@@ -15,13 +15,15 @@
 
 /* ---- devices ---- */
 
-/* "rank 3 48.0 GiB" */
+/* "rank 3 48.0 GiB": PyTorch's; where any device is counted, the driver's: "(PyTorch 41.2 GiB)" */
 static void add_holder(const struct vt_job *job, const struct vt_job_device *d, size_t holder,
-		       struct vt_str *text)
+		       bool counted, struct vt_str *text)
 {
 	uint32_t index = d->holders.members[holder];
 	const struct vt_member *m = &job->members.data[index];
-	const struct vt_job_memory *memory = &m->memory.data[d->memories[holder]];
+	const struct vt_job_held *held = &d->held[holder];
+	const struct vt_job_memory *memory =
+		held->memory == VT_NO_MEMORY ? NULL : &m->memory.data[held->memory];
 	struct vt_member_set set = { .members = &index, .n = 1 };
 	char size[VT_NUM_MAX];
 
@@ -31,7 +33,61 @@ static void add_holder(const struct vt_job *job, const struct vt_job_device *d, 
 	if ((m->label.role == VT_ROLE_OTHER || !m->label.in_job) && *m->label.name)
 		vt_str_addf(text, " (%.32s%s)", m->label.name,
 			    m->label.in_job ? "" : ", outside the job");
-	vt_str_addf(text, " %s", memory->known ? vt_format_size(size, memory->reserved) : "?");
+	if (!counted) {
+		vt_str_addf(text, " %s",
+			    memory && memory->known ? vt_format_size(size, memory->reserved) : "?");
+		return;
+	}
+	vt_str_addf(text, " %s", held->counted ? vt_format_size(size, held->bytes) : "?");
+	if (memory && memory->known)
+		vt_str_addf(text, " (PyTorch %s)", vt_format_size(size, memory->reserved));
+}
+
+/* "pid 4711 (python, gone) 2.00 GiB": no member of the job, not even one outside it. */
+static void add_stranger(const struct vt_model_counted *p, struct vt_str *text)
+{
+	static const char *const lives[VT_N_LIVES] = {
+		[VT_LIFE_ZOMBIE] = "has ended",
+		[VT_LIFE_GONE] = "gone",
+	};
+	const char *life = lives[p->life];
+	char size[VT_NUM_MAX];
+
+	vt_str_addf(text, "pid %d", (int)p->pid);
+	if (*p->name || life)
+		vt_str_addf(text, " (%.32s%s%s)", p->name, *p->name && life ? ", " : "",
+			    life ? life : "");
+	vt_str_addf(text, " %s", p->bytes_known ? vt_format_size(size, p->bytes) : "?");
+}
+
+static bool is_holder(const struct vt_job *job, const struct vt_job_device *d,
+		      const struct vt_model_counted *p)
+{
+	for (size_t i = 0; i < d->holders.n && p->life != VT_LIFE_UNKNOWN; i++)
+		if (d->held[i].counted &&
+		    job->members.data[d->holders.members[i]].label.pid == p->pid)
+			return true;
+	return false;
+}
+
+/* Returns how many there are; count is how many were said before. */
+static size_t add_strangers(const struct vt_job *job, const struct vt_job_device *d, size_t count,
+			    struct vt_str *text)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; d->gpu && i < d->gpu->n; i++) {
+		const struct vt_model_counted *p = &d->usage->processes.data[d->gpu->first + i];
+
+		if (is_holder(job, d, p))
+			continue;
+		if (count + n < MAX_HOLDERS) {
+			vt_str_add(text, count + n ? ", " : "");
+			add_stranger(p, text);
+		}
+		n++;
+	}
+	return n;
 }
 
 static void print_size(struct vt_line *line, bool known, uint64_t bytes)
@@ -43,9 +99,10 @@ static void print_size(struct vt_line *line, bool known, uint64_t bytes)
 }
 
 static void print_device(struct vt_line *line, const struct vt_job *job,
-			 const struct vt_job_device *d)
+			 const struct vt_job_device *d, bool counted)
 {
 	struct vt_str text = { 0 };
+	size_t n;
 
 	vt_line_pad(line, 2);
 	vt_str_addf(&text, "%.40s%s%s", d->host, *d->host ? " " : "", d->name);
@@ -58,16 +115,25 @@ static void print_device(struct vt_line *line, const struct vt_job *job,
 	vt_str_clear(&text);
 	for (size_t i = 0; i < d->holders.n && i < MAX_HOLDERS; i++) {
 		vt_str_add(&text, i ? ", " : "");
-		add_holder(job, d, i, &text);
+		add_holder(job, d, i, counted, &text);
 	}
-	if (d->holders.n > MAX_HOLDERS)
-		vt_str_addf(&text, ", %zu more", d->holders.n - MAX_HOLDERS);
+	n = d->holders.n + add_strangers(job, d, d->holders.n, &text);
+	if (n > MAX_HOLDERS)
+		vt_str_addf(&text, ", %zu more", n - MAX_HOLDERS);
 	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), HOLDERS + 2, 3);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
 }
 
-static void print_header(struct vt_line *line)
+static bool is_any_counted(const struct vt_job *job)
+{
+	for (size_t i = 0; i < job->devices.n; i++)
+		if (job->devices.data[i].gpu)
+			return true;
+	return false;
+}
+
+static void print_header(struct vt_line *line, bool counted)
 {
 	vt_line_blank(line);
 	vt_line_add(line, VT_BOLD, "Devices");
@@ -76,7 +142,7 @@ static void print_header(struct vt_line *line)
 	vt_line_right(line, VT_DIM, "free", 11);
 	vt_line_right(line, VT_DIM, "other", 11);
 	vt_line_pad(line, HOLDERS);
-	vt_line_add(line, VT_DIM, "reserved by PyTorch of");
+	vt_line_add(line, VT_DIM, counted ? "used by" : "reserved by PyTorch of");
 	vt_line_end(line);
 }
 
@@ -104,14 +170,14 @@ static bool is_odd(const struct vt_job *job, const struct vt_job_device *d)
 /* Without room for all, the telling ones come first. */
 static void print_devices(struct vt_line *line, const struct vt_job *job)
 {
-	bool all = job->devices.n <= MAX_DEVICES;
+	bool all = job->devices.n <= MAX_DEVICES, counted = is_any_counted(job);
 	size_t n = 0;
 
 	for (int odd = !all; odd >= 0; odd--)
 		for (size_t i = 0; i < job->devices.n && n < MAX_DEVICES; i++) {
 			if (!all && is_odd(job, &job->devices.data[i]) != odd)
 				continue;
-			print_device(line, job, &job->devices.data[i]);
+			print_device(line, job, &job->devices.data[i], counted);
 			n++;
 		}
 }
@@ -122,7 +188,7 @@ void vt_text_job_devices(struct vt_line *line, const struct vt_job *job)
 
 	if (!job->devices.n)
 		return;
-	print_header(line);
+	print_header(line, is_any_counted(job));
 	print_devices(line, job);
 	if (job->devices.n > MAX_DEVICES) {
 		vt_line_pad(line, 2);
