@@ -1,2 +1,4 @@
 # Reports of odd and hostile targets: no harm, no hang, no false word.
 functional_tests += tests/functional/report_odd.py
+# Who uses the devices, by a management library that a test tells what to say.
+functional_tests += tests/functional/usage.py
