@@ -33,9 +33,19 @@ static void tell_found(struct vt_collect *c)
 	model->versions.torch_layout_unknown = found->backend == VT_TORCH_NATIVE && !found->row;
 }
 
+/* Of a process that runs, while its allocator is in the middle of a change. */
+#define LOOKS 5
+#define LOOK_NS VT_NS_PER_MS
+
 void vt_collect_find_torch(struct vt_collect *c)
 {
 	vt_target_find_torch(&c->target, &c->torch);
+	for (int i = 1; i < LOOKS && c->target.live && c->torch.backend == VT_TORCH_UNKNOWN &&
+			c->torch.allocator;
+	     i++) {
+		vt_sleep_ns(LOOK_NS);
+		vt_torch_find_layout(&c->target.maps, c->target.mem, c->torch.allocator, &c->torch);
+	}
 	tell_found(c);
 }
 
