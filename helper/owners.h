@@ -65,7 +65,7 @@ struct vt_own {
 		*listed; /* [max_objects]: modules and optimizers, told one after the other */
 	uint64_t n_slots, n_known, n_listed, n_told;
 	uint64_t n_objects, deadline_ns;
-	uint32_t steps, failures, silent;
+	uint32_t steps, failures, silent, inner;
 	int late, full, cut, backward; /* cut: full, but for one container */
 	struct object *base, *tensor, *parameter, *module, *optimizer;
 	struct object *data_address, *is_view;

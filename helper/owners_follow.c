@@ -6,6 +6,7 @@
 enum {
 	TRAVERSE = 71, /* Py_tp_traverse of typeslots.h: a number of the stable ABI */
 	INSIDE = 3, /* references that are followed from a module's or an optimizer's attribute */
+	MAX_INNER = 8, /* tensors in tensors: the helper's stack has 512 KiB */
 };
 
 static int is_tensor(enum class class)
@@ -202,8 +203,14 @@ static void follow_tensor(struct vt_own *own, struct object *tensor)
 
 	if (!known || known->seeks)
 		return;
+	if (own->inner >= MAX_INNER) {
+		own->cut = 1;
+		return;
+	}
 	known->seeks = 1; /* it may lead to itself */
+	own->inner++;
 	traverse(own, tensor, follow_part, &to);
+	own->inner--;
 }
 
 static void follow_container(struct vt_own *own, struct object *object, enum class class, int depth)

@@ -130,6 +130,31 @@ def test_the_time_is_bounded():
         equal({c["category"]: c["blocks"] for c in data["owners"]["categories"]}.get("parameter"), 200, "parameters")
 
 
+CHAIN = """
+import torch
+class Tensor(torch.Tensor):
+    pass
+model, last = torch.nn.Linear(16, 16).to("cuda"), None
+for _ in range(5000):
+    new = torch.zeros(1).as_subclass(Tensor)
+    new.previous, last = last, new
+print("READY", flush=True)
+print(input(), flush=True)
+"""
+
+
+def test_a_long_chain_of_tensors():
+    """Each holds the next one. The helper's thread has a small stack."""
+    with Job([*simulated_python(versions()[0]), "-c", CHAIN], env=dict(os.environ, **SMALL)) as program:
+        data = ask(program)
+        check(any(name.startswith("model.") for name in names_of(data)), "the model's names", names_of(data))
+        equal(program.ask("still there"), "still there", "the answer")
+
+
+def names_of(data):
+    return [b["owner"]["name"] or "" for a in data["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"] if "owner" in b]
+
+
 def noticed(program, *actions):
     """What the program noticed while it did, or was done, that."""
     program.do("arm")
