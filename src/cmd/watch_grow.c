@@ -98,6 +98,8 @@ static struct vt_error *read_once(const struct grow *g, bool stop, bool owners,
 		.touch = stop ? VT_TOUCH_STOP : VT_TOUCH_NOTHING,
 		.want = VT_WANT_MEMORY,
 		.owners = owners,
+		/* only the report that is saved tells it, and that has owners */
+		.usage_elsewhere = !owners,
 		.budget_ns = budget < MIN_BUDGET_NS ? MIN_BUDGET_NS :
 			     budget > BUDGET_NS     ? BUDGET_NS :
 						      budget,

@@ -233,11 +233,16 @@ static bool start(struct vt_usage *usage)
  */
 static pid_t ending[MAX_ENDING];
 
-static void reap(void)
+static bool reap(void)
 {
-	for (size_t i = 0; i < MAX_ENDING; i++)
+	bool all = true;
+
+	for (size_t i = 0; i < MAX_ENDING; i++) {
 		if (ending[i] && waitpid(ending[i], NULL, WNOHANG))
 			ending[i] = 0;
+		all = all && !ending[i];
+	}
+	return all;
 }
 
 static void reap_later(pid_t pid)
@@ -252,9 +257,9 @@ static void reap_later(pid_t pid)
 
 struct vt_usage *vt_usage_start(uint64_t minors)
 {
-	struct vt_usage *usage = calloc(1, sizeof(*usage));
+	/* The last one hangs in the driver: another would, too. */
+	struct vt_usage *usage = reap() ? calloc(1, sizeof(*usage)) : NULL;
 
-	reap();
 	if (!usage)
 		return NULL;
 	usage->socket = -1;
