@@ -109,16 +109,19 @@ static const uint16_t forbidden[] = {
 /* A kernel without filters has none: then only what the parent has taken away is missing. */
 static void give_up_calls(void)
 {
-	struct sock_filter code[N_FORBIDDEN + 5];
+	struct sock_filter code[N_FORBIDDEN + 6];
 	struct sock_fprog program = { .filter = code };
 	size_t n = 0;
 
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						 offsetof(struct seccomp_data, arch));
 	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0,
-						 N_FORBIDDEN + 1);
+						 N_FORBIDDEN + 3);
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						 offsetof(struct seccomp_data, nr));
+	/* The numbers of x32, which has the same architecture. */
+	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000u,
+						 N_FORBIDDEN + 1, 0);
 	for (size_t i = 0; i < N_FORBIDDEN; i++)
 		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, forbidden[i],
 							 (uint8_t)(N_FORBIDDEN - i), 0);
@@ -407,13 +410,14 @@ static int list_processes(const struct list *list, nvml_device handle, unsigned 
 	return error;
 }
 
-static void send_processes(nvml_device handle, uint32_t device)
+/* n: of the first list, which entries has. */
+static void send_processes(nvml_device handle, uint32_t device, unsigned int n)
 {
 	for (size_t l = 0; l < N(nvml.lists); l++) {
 		const struct list *list = &nvml.lists[l];
-		unsigned int n, entry;
+		unsigned int entry;
 
-		if (!list->function || list_processes(list, handle, &n))
+		if (l && (!list->function || list_processes(list, handle, &n)))
 			continue;
 		entry = entry_size(list, n);
 		for (unsigned int i = 0; i < n; i++)
@@ -469,7 +473,7 @@ static uint32_t send_device(nvml_device handle, uint32_t parent, uint32_t flags)
 					  .gi = VT_USAGE_NONE,
 					  .ci = VT_USAGE_NONE,
 					  .flags = flags };
-	unsigned int n;
+	unsigned int n = 0;
 
 	read_identity(handle, &record);
 	if (flags & VT_USAGE_IS_MIG) {
@@ -486,7 +490,7 @@ static uint32_t send_device(nvml_device handle, uint32_t parent, uint32_t flags)
 	}
 	send(&record);
 	if (record.flags & VT_USAGE_HAS_PROCESSES)
-		send_processes(handle, n_devices);
+		send_processes(handle, n_devices, n);
 	return n_devices++;
 }
 
@@ -519,6 +523,24 @@ static void send_whole(nvml_device handle)
 	send_instances(handle, device);
 }
 
+/* One that cannot be asked: any process may be on it. */
+static void send_lost(int error)
+{
+	struct vt_usage_record record = { .kind = VT_USAGE_DEVICE,
+					  .device = n_devices,
+					  .parent = VT_USAGE_NONE,
+					  .minor = VT_USAGE_NONE,
+					  .gi = VT_USAGE_NONE,
+					  .ci = VT_USAGE_NONE,
+					  .error = error,
+					  .processes_error = error };
+
+	if (n_devices >= VT_USAGE_MAX_DEVICES)
+		return;
+	send(&record);
+	n_devices++;
+}
+
 static int32_t send_devices(struct vt_usage_request *request)
 {
 	unsigned int n = 0;
@@ -528,15 +550,23 @@ static int32_t send_devices(struct vt_usage_request *request)
 	if (request->n_wanted && request->n_wanted <= VT_USAGE_MAX_WANTED && nvml.by_pci) {
 		for (uint32_t i = 0; i < request->n_wanted; i++) {
 			request->wanted[i][sizeof(request->wanted[i]) - 1] = '\0';
-			if (!nvml.by_pci(request->wanted[i], &handle))
+			error = nvml.by_pci(request->wanted[i], &handle);
+			if (error)
+				send_lost(error);
+			else
 				send_whole(handle);
 		}
 		return 0;
 	}
 	error = nvml.count(&n);
-	for (unsigned int i = 0; i < n && !error; i++)
-		if (!nvml.by_index(i, &handle))
+	for (unsigned int i = 0; i < n && !error; i++) {
+		int lost = nvml.by_index(i, &handle);
+
+		if (lost)
+			send_lost(lost);
+		else
 			send_whole(handle);
+	}
 	return error;
 }
 
