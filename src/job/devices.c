@@ -424,6 +424,7 @@ static bool add_count(struct device *device, uint32_t member, const struct vt_mo
 			return false;
 		*holder = (struct holder){ .member = member, .held = { .memory = VT_NO_MEMORY } };
 	}
+	holder->held.listed = true;
 	if (p->bytes_known) {
 		holder->held.counted = true;
 		holder->held.bytes += p->bytes;

@@ -224,6 +224,7 @@ struct vt_job_verdict {
 /* What a member holds of a device. */
 struct vt_job_held {
 	uint32_t memory; /* index in the member's memory; VT_NO_MEMORY: not known from itself */
+	bool listed;     /* the driver knows that it is on the device */
 	bool counted;    /* all its libraries together, by the kernel driver's count: */
 	uint64_t bytes;
 };

@@ -64,7 +64,7 @@ static bool is_holder(const struct vt_job *job, const struct vt_job_device *d,
 		      const struct vt_model_counted *p)
 {
 	for (size_t i = 0; i < d->holders.n && p->life != VT_LIFE_UNKNOWN; i++)
-		if (d->held[i].counted &&
+		if (d->held[i].listed &&
 		    job->members.data[d->holders.members[i]].label.pid == p->pid)
 			return true;
 	return false;
