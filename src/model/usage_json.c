@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define MAX_GPUS 1024
+#define MAX_PROCESSES 16384
 #define MAX_ORDINAL 1023
 /* No device has more; sums of it do not overflow. */
 #define MAX_BYTES (UINT64_C(1) << 48)
@@ -179,6 +180,10 @@ static void load_gpu(struct vt_json_in *in, json_t *from, struct vt_model_usage 
 	gpu->reserved_known = memory &&
 			      load_bytes(in, memory, "reserved_bytes", &gpu->reserved_bytes);
 	gpu->compared = load_bytes(in, from, "changed_bytes", &gpu->changed_bytes);
+	if (json_array_size(processes) > MAX_PROCESSES - usage->processes.n) {
+		vt_json_in_wrong(in, "processes", "are too many");
+		return;
+	}
 	for (size_t i = 0; i < json_array_size(processes); i++)
 		load_process(in, vt_json_in_element(in, processes, i, "processes"),
 			     (uint32_t)(usage->gpus.n - 1), usage);
