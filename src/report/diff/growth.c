@@ -96,8 +96,13 @@ static struct vt_growth_source *find_place(struct vt_growth *growth,
 	const uint64_t *known;
 
 	for (; (known = vt_map_get(&growth->index, hash)) != NULL; hash++)
-		if (is_same_source(growth, &growth->sources.data[*known], key))
-			return &growth->sources.data[*known];
+		if (is_same_source(growth, &growth->sources.data[*known], key)) {
+			source = &growth->sources.data[*known];
+			/* what an owner holds is reached by more paths later */
+			if (key->path && strcmp(key->path, source->path) != 0)
+				source->path = copy_text(growth, key->path, ok);
+			return *ok ? source : NULL;
+		}
 	if (growth->sources.n == VT_GROWTH_MAX_SOURCES) {
 		growth->cut = true;
 		return NULL;

@@ -207,7 +207,7 @@ void vt_keeper_add_growth(struct vt_str *text, uint64_t tensors_before, uint64_t
 
 	vt_format_change(change, bytes);
 	vt_format_count(after, tensors_after);
-	if (tensors_before != tensors_after)
+	if (tensors_before < tensors_after)
 		vt_str_addf(text, " grew from %s to %s tensors, %s",
 			    vt_format_count(before, tensors_before), after, change);
 	else if (tensors_after)
