@@ -120,9 +120,12 @@ static uint64_t room(const struct vt_collect *c)
 
 bool vt_collect_wants_owners(const struct vt_collect *c)
 {
-	/* Unknown: PyTorch may list its blocks itself. */
+	/* Where the layout is unknown, PyTorch may list its blocks itself. */
+	bool may_be_told = c->torch.backend == VT_TORCH_UNKNOWN && c->target.live &&
+			   c->options->touch == VT_TOUCH_INSIDE;
+
 	return c->options->owners && !c->torch_inherited &&
-	       (c->torch.backend == VT_TORCH_NATIVE || c->torch.backend == VT_TORCH_UNKNOWN);
+	       (c->torch.backend == VT_TORCH_NATIVE || may_be_told);
 }
 
 static void fail(struct vt_collect *c, const char *code, const char *why)
