@@ -29,6 +29,7 @@ enum {
 	FIRST_PAGES = 512,
 	MANY_PAGES = 2048, /* 8 MiB: about a millisecond for one thread */
 	REHEARSALS = 4,
+	LOOKS = 4,
 };
 
 #define LEAST_ROOM (UINT64_C(64) << 20) /* with less nothing is begun */
@@ -450,8 +451,16 @@ static void explore_afterwards(struct vt_collect *c)
 	if (!own)
 		return;
 	explore(c);
-	if (own->explored && !c->target.origin->stands_still)
+	if (!own->explored || c->target.origin->stands_still)
+		return;
+	copy_again(c);
+	/* It runs: the tensors that show how they are laid out may have been about to go. */
+	for (int i = 1; i < LOOKS && !own->owners.tensors.layout.known &&
+			!vt_deadline_passed(c->options->together->owners_until_ns);
+	     i++) {
+		explore(c);
 		copy_again(c);
+	}
 }
 
 void vt_collect_owners_finish(struct vt_collect *c)

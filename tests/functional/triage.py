@@ -224,8 +224,9 @@ def test_memory_of_one_that_runs():
     with fake_job("allocates", "--workers", "0", "--ranks", "3") as (launcher, job):
         _, report, text = triage("--children-of", launcher, "--owners", "--width", "120", expect=(COMPLETE, PARTIAL))
         owners = [owners_of(report, pid) for pid in job["ranks"]]
-        equal([o["state"] for o in owners], ["read"] * 3, "states")
-        equal([o["ran"] for o in owners], [False, True, False], "which went on")
+        equal([(o["state"], o["ran"]) for o in (owners[0], owners[2])], [("read", False)] * 2, "those that wait")
+        # It has only tensors that come and go. On a busy machine none of them may stay long enough to show how they are laid out.
+        check(owners[1]["state"] == "no-layout" or (owners[1]["state"] == "read" and owners[1]["ran"]), "the one that went on", owners[1])
         check("Not known of rank 1: still running" in " ".join(text.split()), "what is said of it", text)
         are_running(job["ranks"])
 
