@@ -128,7 +128,7 @@ static void print_head(struct vt_line *line, const struct vt_job *job, const str
 	for (size_t i = 0; i < n; i++) {
 		struct vt_str text = { 0 };
 
-		add_who(job, &table->groups.data[i].members, GROUP_COLUMNS - 4, &text);
+		add_who(job, &table->groups.data[i].members, GROUP_COLUMNS - 1, &text);
 		vt_line_right(line, VT_DIM, vt_str_get(&text), GROUP_COLUMNS);
 		line->buf.failed |= text.failed;
 		vt_str_deinit(&text);
@@ -152,7 +152,6 @@ static void print_row(struct vt_line *line, const struct table *table, size_t ca
 	vt_line_pad(line, 2);
 	vt_line_cell(line, VT_PLAIN, vt_category_words((enum vt_category)category),
 		     words_columns(line), VT_CUT_END);
-	vt_line_pad(line, 2 + words_columns(line));
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bytes = table->groups.data[i].most[category];
 
@@ -217,7 +216,9 @@ static void print_rest(struct vt_line *line, const struct vt_job *job, const str
 	for (size_t i = shown; i < table->groups.n; i++)
 		left += table->groups.data[i].members.n;
 	if (are_alike_only(table, shown))
-		vt_str_add(&text, "Of several ranks: the most; they are within 2 %, or 16 MiB. ");
+		vt_str_add(
+			&text,
+			"Ranks in one column are within 2 %, or 16 MiB; the figure is the largest. ");
 	if (left)
 		vt_str_addf(&text, "%s more rank%s, with other figures: in the JSON report. ",
 			    vt_format_count(count, left), left == 1 ? "" : "s");
