@@ -36,6 +36,7 @@ static const struct rule {
 	{ VT_CATEGORY_COMMUNICATION, "buffers of torch.distributed", 512 * MIB, 4 },
 	{ VT_CATEGORY_WORKSPACE, "workspaces of libraries", 512 * MIB, 4 },
 	{ VT_CATEGORY_GRAPH_POOL, "pools of CUDA graphs", 512 * MIB, 4 },
+	{ VT_CATEGORY_NATIVE, "memory that native code holds", 512 * MIB, 4 },
 };
 
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))

@@ -12,6 +12,11 @@ tests_unit_job_test_job_SOURCES = tests/unit/job/test_job.c $(job_models)
 tests_unit_job_test_job_CPPFLAGS = $(unit_cppflags)
 tests_unit_job_test_job_LDADD = $(vt_job) $(unit_libs)
 
+unit_tests += tests/unit/job/test_categories
+tests_unit_job_test_categories_SOURCES = tests/unit/job/test_categories.c $(job_models)
+tests_unit_job_test_categories_CPPFLAGS = $(unit_cppflags)
+tests_unit_job_test_categories_LDADD = $(vt_job) $(unit_libs)
+
 # All decisions about the models, with today's words and with nonsense in their place (words.py).
 decisions_sources = tests/unit/job/decisions.c $(job_models)
 check_PROGRAMS += tests/unit/job/decisions tests/unit/job/decisions_nonsense
