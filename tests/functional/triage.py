@@ -219,6 +219,23 @@ def test_memory_by_category():
         check(owners_of(without, job["ranks"][0]) is None and "What the memory in use is" not in text, "without --owners", text)
 
 
+def test_memory_of_ranks_that_train():
+    """Each rank tells what its blocks are, from PyTorch's own list; one keeps the graphs of more losses than the others."""
+    with fake_job("trains", "--workers", "0", "--ranks", "4", "--of", "2", SIMCUDA_MEM_MB="2048") as (launcher, job):
+        _, report, text = triage("--children-of", launcher, "--owners", "--width", "80")
+        for rank, pid in enumerate(job["ranks"]):
+            equal(owners_of(report, pid)["bytes"], job["truth"][rank], f"what the memory of rank {rank} is")
+        kept = [truth["activation"] for truth in job["truth"]]
+        check(kept[2] > 512 << 20 and kept[0] == kept[1] == kept[3] == 32 << 20, "what they keep", job["truth"])
+        told = [(v["text"], v["alarm"], v["members"]) for v in report["found"]["verdicts"] if v["code"] == "imbalance-category"]
+        member = [m["pid"] for m in report["members"]].index(job["ranks"][2])
+        text_of_it = f"rank 2 has {kept[2] >> 20} MiB of activations, the others 32.0 MiB"
+        equal(told, [(text_of_it, False, [[member, member]])], "what is told, and of whom")
+        check(re.search(r"What the memory in use is +ranks 0-1,3 +rank 2\n +activations held by a graph +32.0 MiB +576 MiB\n", text), "the table", text)
+        check(all(len(line) <= 80 for line in text.splitlines()), "lines of 80 columns", text)
+        are_running(job["ranks"])
+
+
 def test_memory_of_one_that_runs():
     """What is found after the stop is of other blocks perhaps: it is not compared."""
     with fake_job("allocates", "--workers", "0", "--ranks", "3") as (launcher, job):

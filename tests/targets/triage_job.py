@@ -13,11 +13,12 @@ takes memory of the device, gets a batch from a real DataLoader, and then waits 
   stopped    it waits for a batch: its first loader worker was stopped by SIGSTOP
   sleep      it waits for a batch: its first loader worker sleeps uninterruptibly, in vfork()
   keeps      it waits there, too, but keeps the graph of what it computed (600 MiB)
+  trains     all of them have trained a small model, and it keeps the graphs of more losses than they; what their blocks are is told, too
   allocates  it takes memory and gives it back, again and again
   killed     it was killed; the launcher does not collect it
 
-The launcher prints "READY" and a JSON object, {"ranks": [pid...], "workers": [[pid...]...]}, when all are in their places, and ends with
-its standard input; the others end with it. There is no library for collectives here: all_reduce() waits for bytes that never come.
+The launcher prints "READY" and a JSON object, {"ranks": [pid...], "workers": [[pid...]...]}, when all are in their places ("trains":
+also "truth", [{category: bytes...}...]), and ends with its standard input; the others end with it. There is no library for collectives here: all_reduce() waits for bytes that never come.
 """
 import argparse
 import ctypes
@@ -89,6 +90,51 @@ def keep():
     return kept
 
 
+def block_sizes():
+    """Of the blocks in use, by address: PyTorch's own list."""
+    import torch
+    sizes = {}
+    for segment in torch.cuda.memory_snapshot():
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                sizes[address] = block["size"]
+            address += block["size"]
+    return sizes
+
+
+def tell_truth(**tensors):
+    """What the blocks are, as this program knows; it must know all."""
+    sizes = block_sizes()
+    truth = {category: sum(sizes.pop(t.data_ptr()) for t in some) for category, some in tensors.items()}
+    assert not sizes, sizes
+    tell("truth " + json.dumps(truth))
+
+
+def train(held, n_kept):
+    import torch
+
+    class Scale(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(8 << 20, device="cuda"))
+
+        def forward(self, batch):
+            return (batch * self.weight).exp().sum()
+
+    model = Scale()
+    batch = torch.ones(8 << 20, device="cuda")
+    optimizer = torch.optim.Adam(model.parameters())
+    model(batch).backward()
+    optimizer.step()
+    losses = [model(batch) for _ in range(n_kept)]
+    state = optimizer.state[model.weight]
+    tell_truth(parameter=[model.weight], gradient=[model.weight.grad], optimizer=[state["exp_avg"], state["exp_avg_sq"]],
+               activation=[loss.grad_fn.next_functions[0][0]._saved_result for loss in losses], input=[batch], frame=[held, *losses])
+    del state
+    all_reduce()
+
+
 def allocate_and_free():
     import torch
     while True:
@@ -147,6 +193,8 @@ def run_rank(args, trouble):
     for _ in range(args.threads):
         threading.Thread(target=wait_for_ever, daemon=True).start()
     tell("workers " + " ".join(str(worker.pid) for worker in batches._workers) if batches else "workers")
+    if args.trouble == "trains":
+        train(held, 18 if trouble == "trains" else 1)
     if trouble in ("stopped", "sleep"):
         while True:
             next(batches)
@@ -176,12 +224,13 @@ def wait_for(pid, letters):
 def launch(args):
     ranks = [start_rank(args, rank) for rank in range(args.ranks)]
     workers = [[int(word) for word in rank.stdout.readline().split()[1:]] for rank in ranks]
+    told = {"truth": [json.loads(rank.stdout.readline().split(None, 1)[1]) for rank in ranks]} if args.trouble == "trains" else {}
     letters = {"stopped": "T", "sleep": "D"}.get(args.trouble)
     if letters:
         wait_for(workers[args.of][0], letters)
     for number, rank in enumerate(ranks):
         wait_for(rank.pid, {"loop": "R", "oom": "RS", "allocates": "RS", "killed": "Z"}.get(args.trouble, "S") if number == args.of else "S")
-    print("READY " + json.dumps({"ranks": [rank.pid for rank in ranks], "workers": workers}), flush=True)
+    print("READY " + json.dumps({"ranks": [rank.pid for rank in ranks], "workers": workers, **told}), flush=True)
     sys.stdin.read()
     # Their workers end with them.
     for rank in ranks:
