@@ -39,6 +39,7 @@ enum {
 	CHANGE_COLUMNS = 12,
 	LABEL_COLUMNS = 50,
 	BLOCKS_COLUMNS = 22,
+	MAX_HOW_LINES = 3, /* of what an owner's name is */
 };
 
 struct grow {
@@ -409,10 +410,9 @@ static void print_owner(struct vt_line *line, const struct vt_growth_source *own
 		 line->ascii ? "->" : "→", vt_format_count(after, owner->last.blocks));
 	vt_line_right(line, VT_PLAIN, tensors, CHANGE_COLUMNS + BLOCKS_COLUMNS);
 	vt_line_end(line);
-	vt_keeper_add_how(&text, owner->variable, owner->path, owner->category);
+	vt_keeper_add_how(&text, owner->variable, owner->path, owner->category, owner->certain);
 	vt_line_pad(line, 4);
-	vt_line_add(line, VT_DIM, vt_str_get(&text));
-	vt_line_end(line);
+	vt_line_wrap(line, VT_DIM, vt_str_get(&text), 6, MAX_HOW_LINES);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
 }

@@ -78,7 +78,7 @@ struct vt_diff_driver {
 	struct vt_diff_amount amount;
 };
 
-/* A variable that holds blocks, for one purpose. */
+/* A variable, or an attribute, that holds blocks, for one purpose. */
 struct vt_diff_owner {
 	const char *variable, *path; /* see struct vt_keeper */
 	enum vt_category category;

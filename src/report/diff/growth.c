@@ -133,6 +133,7 @@ static bool count(struct vt_growth *growth, const struct vt_growth_source *key, 
 
 	if (!source)
 		return ok;
+	source->certain = key->certain; /* as in the last look */
 	i = (size_t)(source - growth->sources.data);
 	if (i >= *room) {
 		size_t more = growth->sources.n * 2 + 64;
@@ -164,7 +165,8 @@ static bool count_owners(struct vt_growth *growth, const struct vt_model *model,
 			ok = count(growth,
 				   &(struct vt_growth_source){ .variable = k->variable,
 							       .path = k->path,
-							       .category = k->category },
+							       .category = k->category,
+							       .certain = k->certain },
 				   k->bytes, k->tensors, now, room);
 	}
 	vt_keepers_deinit(&keepers);

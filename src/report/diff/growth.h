@@ -44,6 +44,7 @@ struct vt_growth_source {
 	uint64_t stream, size;
 	const char *variable, *path; /* of an owner, with the category: see struct vt_keeper */
 	enum vt_category category;
+	bool certain;
 	/* 0 before it first appeared; an owner's blocks are its tensors */
 	struct vt_model_amount first, last;
 	int64_t change;        /* bytes, in the last interval */

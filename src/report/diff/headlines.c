@@ -135,7 +135,7 @@ static void owner_headline(struct answer *w)
 		vt_keeper_add_growth(&text, o->tensors_before, o->tensors_after,
 				     vt_diff_bytes(&o->amount));
 	vt_str_add(&text, ": ");
-	vt_keeper_add_how(&text, o->variable, o->path, o->category);
+	vt_keeper_add_how(&text, o->variable, o->path, o->category, o->certain);
 	headline(w, "owner", false, &text);
 }
 

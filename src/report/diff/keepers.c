@@ -7,6 +7,7 @@
 #include "base/format.h"
 
 #define SAVED "← " /* owners/name.c: "saved by MulBackward0 ← losses[3]" */
+#define MAX_ATTRIBUTES 4
 
 /* ---- folding ---- */
 
@@ -67,20 +68,60 @@ static void fold(struct vt_str *out, const char *text, bool all)
 /* What the graph of autograd saved: by which of its nodes does not matter. */
 static const char *without_node(const char *name)
 {
-	const char *rest = strncmp(name, "saved by ", 9) ? NULL : strstr(name, SAVED);
+	const char *rest;
 
-	return rest ? rest + strlen(SAVED) : name;
+	while (!strncmp(name, "saved by ", 9) && (rest = strstr(name, SAVED)) != NULL)
+		name = rest + strlen(SAVED);
+	return name;
 }
 
-static char *folded(struct vt_arena *arena, const char *text, bool all)
+/* What follows an expression: " in main (train.py:88)", ", kept by sys.last_value". */
+static bool is_where(const char *text)
 {
-	struct vt_str out = { 0 };
-	char *copy;
+	return !strncmp(text, " in ", 4) || !strncmp(text, " of a closure", 13) ||
+	       !strncmp(text, ", kept by ", 10);
+}
 
-	fold(&out, text, all);
-	copy = out.failed ? NULL : vt_arena_strdup(arena, vt_str_get(&out));
-	vt_str_deinit(&out);
-	return copy;
+/*
+ * A name up to the first container after its variable, and where that is: of "self.log[3]['loss']
+ * in fit (train.py:88)" it is "self.log in fit (train.py)". A list that is linked has a longer name
+ * for each of its items, so there are at most so many attributes.
+ */
+static void fold_container(struct vt_str *out, const char *name, const char *variable)
+{
+	size_t n = 0, attributes = 0;
+	bool cut = false;
+
+	while (name[n] && name[n] == variable[n] && !is_where(name + n))
+		n++;
+	vt_str_addn(out, name, n);
+	for (name += n; *name && !is_where(name); name += n) {
+		n = *name == '[' ? bracket(name) : 1;
+		n = n ? n : 1;
+		cut |= *name == '[' || (*name == '.' && ++attributes > MAX_ATTRIBUTES);
+		if (!cut)
+			vt_str_addn(out, name, n);
+	}
+	fold(out, name, true);
+}
+
+/*
+ * Categories that tell what their blocks are, whatever has them: all parameters of "model" are one
+ * thing. Others tell not much, and attributes of "self" are many things.
+ */
+static const bool by_variable[VT_N_CATEGORIES] = {
+	[VT_CATEGORY_PARAMETER] = true, [VT_CATEGORY_GRADIENT] = true,
+	[VT_CATEGORY_OPTIMIZER] = true, [VT_CATEGORY_BUFFER] = true,
+	[VT_CATEGORY_CACHE] = true,     [VT_CATEGORY_EXCEPTION] = true,
+	[VT_CATEGORY_GARBAGE] = true,
+};
+
+static void fold_variable(struct vt_str *out, const struct vt_model_owner *owner, const char *name)
+{
+	if (*owner->variable && (by_variable[owner->category] || !*name))
+		fold(out, owner->variable, false);
+	else
+		fold_container(out, name, owner->variable);
 }
 
 /* ---- grouping ---- */
@@ -113,75 +154,84 @@ static struct vt_keeper *add(struct vt_keepers *keepers, const char *variable,
 			     enum vt_category category)
 {
 	uint64_t hash = vt_keeper_hash(variable, category);
+	char *copy = vt_arena_strdup(&keepers->arena, variable);
 	struct vt_keeper *h;
 
 	while (vt_map_get(&keepers->index, hash))
 		hash++;
-	h = vt_vec_append(&keepers->items);
+	h = copy ? vt_vec_append(&keepers->items) : NULL;
 	if (!h || !vt_map_put(&keepers->index, hash, keepers->items.n - 1))
 		return NULL;
-	*h = (struct vt_keeper){ .variable = variable, .category = category, .certain = true };
+	*h = (struct vt_keeper){ .variable = copy, .category = category, .certain = true };
 	return h;
 }
 
 /* One path for all that it holds: as exact as that can be. */
-static bool merge_path(struct vt_keepers *keepers, struct vt_keeper *h, const char *name)
+static bool merge_path(struct vt_keepers *keepers, struct vt_keeper *h, const char *name,
+		       struct vt_str *path)
 {
-	const char *path;
-
 	if (h->path && !*h->path)
 		return true;
-	path = folded(&keepers->arena, name, h->wide);
-	if (!path)
-		return false;
+	vt_str_clear(path);
+	fold(path, name, h->wide);
 	if (!h->path) {
-		h->path = path;
-	} else if (strcmp(h->path, path) != 0 && !h->wide) {
-		h->wide = true;
-		h->path = folded(&keepers->arena, h->path, true);
-		return h->path && merge_path(keepers, h, name);
-	} else if (strcmp(h->path, path) != 0) {
-		h->path = "";
+		h->path = vt_arena_strdup(&keepers->arena, vt_str_get(path));
+		return h->path;
 	}
-	return true;
+	if (!strcmp(h->path, vt_str_get(path)))
+		return true;
+	if (h->wide) {
+		h->path = "";
+		return true;
+	}
+	h->wide = true;
+	vt_str_clear(path);
+	fold(path, h->path, true);
+	h->path = vt_arena_strdup(&keepers->arena, vt_str_get(path));
+	return h->path && merge_path(keepers, h, name, path);
 }
 
 static bool count(struct vt_keepers *keepers, const struct vt_model *model,
-		  const struct vt_model_owner *owner)
+		  const struct vt_model_owner *owner, struct vt_str *text)
 {
 	enum vt_category category = (enum vt_category)owner->category;
-	const char *name = without_node(owner->name), *variable;
+	const char *name = without_node(owner->name);
 	struct vt_keeper *h;
+	uint32_t *of;
 
-	variable = *owner->variable ? folded(&keepers->arena, owner->variable, false) :
-				      folded(&keepers->arena, name, true);
-	if (!variable)
+	vt_str_clear(text);
+	fold_variable(text, owner, name);
+	h = (struct vt_keeper *)vt_keepers_find(keepers, vt_str_get(text), category);
+	if (!h && !text->failed)
+		h = add(keepers, vt_str_get(text), category);
+	of = h ? vt_vec_append(&keepers->of_owner) : NULL;
+	if (!of || !merge_path(keepers, h, name, text))
 		return false;
-	h = (struct vt_keeper *)vt_keepers_find(keepers, variable, category);
-	if (!h)
-		h = add(keepers, variable, category);
-	if (!h || !merge_path(keepers, h, name))
-		return false;
+	*of = (uint32_t)(h - keepers->items.data);
 	h->bytes += model->blocks[owner->block].size;
 	h->blocks++;
 	h->tensors += owner->n_tensors;
 	h->certain &= owner->certain;
-	return true;
+	return !text->failed;
 }
 
 bool vt_keepers_init(struct vt_keepers *keepers, const struct vt_model *model)
 {
+	struct vt_str text = { 0 };
+	bool ok = true;
+
 	*keepers = (struct vt_keepers){ 0 };
-	for (size_t i = 0; i < model->owners.items.n; i++)
-		if (!count(keepers, model, &model->owners.items.data[i]))
-			return false;
-	return true;
+	for (size_t i = 0; i < model->owners.items.n && ok; i++)
+		ok = count(keepers, model, &model->owners.items.data[i], &text);
+	vt_str_deinit(&text);
+	return ok;
 }
 
 void vt_keepers_deinit(struct vt_keepers *keepers)
 {
 	vt_map_deinit(&keepers->index);
 	vt_vec_deinit(&keepers->items);
+	vt_vec_deinit(&keepers->of_owner);
 	vt_arena_deinit(&keepers->arena);
 }
 
@@ -192,12 +242,27 @@ const char *vt_keeper_title(const char *variable, enum vt_category category)
 	return *variable ? variable : vt_category_words(category);
 }
 
+/* The bytes of " in main (train.py)" at the end of both. */
+static size_t common_where(const char *path, const char *variable)
+{
+	size_t n;
+
+	while (*variable && !is_where(variable))
+		variable++;
+	n = strlen(variable);
+	return strlen(path) > n && !strcmp(path + strlen(path) - n, variable) ? n : 0;
+}
+
 void vt_keeper_add_how(struct vt_str *text, const char *variable, const char *path,
-		       enum vt_category category)
+		       enum vt_category category, bool certain)
 {
 	vt_str_add(text, *variable ? vt_category_words(category) : "no name was found");
-	if (path && *path && strcmp(path, variable) != 0)
-		vt_str_addf(text, ", through %s", path);
+	if (path && *path && strcmp(path, variable) != 0) {
+		vt_str_add(text, ", through ");
+		vt_str_addn(text, path, strlen(path) - common_where(path, variable));
+	}
+	if (*variable && !certain)
+		vt_str_add(text, "; perhaps others hold it, too");
 }
 
 void vt_keeper_add_growth(struct vt_str *text, uint64_t tensors_before, uint64_t tensors_after,
@@ -206,13 +271,16 @@ void vt_keeper_add_growth(struct vt_str *text, uint64_t tensors_before, uint64_t
 	char before[VT_NUM_MAX], after[VT_NUM_MAX], change[VT_NUM_MAX];
 
 	vt_format_change(change, bytes);
+	vt_format_count(before, tensors_before);
 	vt_format_count(after, tensors_after);
-	if (tensors_before < tensors_after)
-		vt_str_addf(text, " grew from %s to %s tensors, %s",
-			    vt_format_count(before, tensors_before), after, change);
-	else if (tensors_after)
-		vt_str_addf(text, " grew by %s in %s tensor%s", change + (*change == '+'), after,
-			    tensors_after == 1 ? "" : "s");
-	else
-		vt_str_addf(text, " grew by %s", change + (*change == '+'));
+	if (tensors_before < tensors_after) {
+		vt_str_addf(text, " grew from %s to %s tensor%s, %s", before, after,
+			    tensors_after == 1 ? "" : "s", change);
+		return;
+	}
+	vt_str_addf(text, " grew by %s", change + (*change == '+'));
+	if (tensors_after)
+		vt_str_addf(text, " in %s tensor%s", after, tensors_after == 1 ? "" : "s");
+	if (tensors_after && tensors_before != tensors_after)
+		vt_str_addf(text, " (%s before)", before);
 }

@@ -19,6 +19,7 @@ enum {
 	CHANGE_COLUMNS = 11,
 	BLOCKS_COLUMNS = 18,
 	FRAME_INDENT = 6,
+	MAX_HOW_LINES = 3, /* of what an owner's name is */
 	MAX_FUNCTION_COLUMNS = 60,
 };
 
@@ -382,14 +383,15 @@ static void print_owner(const struct table *t, const struct vt_diff_owner *o)
 		vt_str_add(&text, "gone: ");
 	else if (!o->amount.before.blocks)
 		vt_str_add(&text, "new: ");
-	vt_keeper_add_how(&text, o->variable, o->path, o->category);
+	vt_keeper_add_how(&text, o->variable, o->path, o->category, o->certain);
 	if (o->amount.before.blocks && o->amount.after.blocks &&
-	    o->tensors_before != o->tensors_after)
+	    o->tensors_before != o->tensors_after &&
+	    (o->tensors_before != o->amount.before.blocks ||
+	     o->tensors_after != o->amount.after.blocks))
 		vt_str_addf(&text, ", %s %s %s tensors", vt_format_count(before, o->tensors_before),
 			    t->line->ascii ? "->" : "→", vt_format_count(after, o->tensors_after));
 	vt_line_pad(t->line, 4);
-	vt_line_add(t->line, VT_DIM, vt_str_get(&text));
-	vt_line_end(t->line);
+	vt_line_wrap(t->line, VT_DIM, vt_str_get(&text), 6, MAX_HOW_LINES);
 	t->line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
 }

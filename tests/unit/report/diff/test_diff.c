@@ -12,6 +12,7 @@
 
 #include "report/diff/diff.h"
 #include "report/diff/growth.h"
+#include "report/diff/keepers.h"
 #include "unit/report/report_models.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -57,6 +58,8 @@ struct scene {
 	bool recorded, inexact;
 	pid_t pid;
 	struct block blocks[64];
+	const struct vt_model_owner *owners; /* of the first blocks */
+	size_t n_owners;
 };
 
 static void fill_traces(struct vt_model *model)
@@ -71,6 +74,23 @@ static void fill_traces(struct vt_model *model)
 	}
 	model->trace_frames = frames;
 	model->n_trace_frames = N_FRAMES;
+}
+
+static void add_owners(struct vt_model *model, const struct scene *scene)
+{
+	for (size_t i = 0; i < scene->n_owners; i++) {
+		struct vt_model_owner *owner = vt_vec_append(&model->owners.items);
+
+		assert_non_null(owner);
+		*owner = scene->owners[i];
+		owner->block = (uint32_t)i;
+		owner->n_tensors = 1;
+		owner->module = owner->type = owner->dtype = owner->shape = "";
+	}
+	if (scene->n_owners) {
+		model->owners.state = VT_OWNERS_READ;
+		model->owners.whole = true;
+	}
 }
 
 static void build(struct vt_model *model, const struct scene *scene)
@@ -111,6 +131,7 @@ static void build(struct vt_model *model, const struct scene *scene)
 		model->recorder.state = VT_RECORDING_ON;
 		model->recorder.on_ns = scene->start_ns;
 	}
+	add_owners(model, scene);
 	assert_true(vt_model_account(model));
 }
 
@@ -469,6 +490,123 @@ static void test_looks_that_do_not_count(void **state)
 	vt_growth_deinit(&sizes);
 }
 
+/* ---- owners ---- */
+
+#define OWNER(what, its_variable, its_name)                                                \
+	{                                                                                  \
+		.category = VT_CATEGORY_##what, .variable = its_variable, .name = its_name \
+	}
+
+static void test_names_are_folded(void **state)
+{
+	static const struct {
+		struct vt_model_owner owner;
+		const char *variable, *path;
+	} all[] = {
+		{ OWNER(PYTHON, "losses", "losses[412]"), "losses", "losses[*]" },
+		{ OWNER(ACTIVATION, "losses", "saved by A ← saved by B ← losses[3]"), "losses",
+		  "losses[*]" },
+		{ OWNER(FRAME, "self in fit (t.py:88)", "self.log[3]['loss'] in fit (t.py:88)"),
+		  "self.log in fit (t.py)", "self.log[*]['loss'] in fit (t.py)" },
+		{ OWNER(FRAME, "x in fit (t.py:88)", "x in fit (t.py:88)"), "x in fit (t.py)",
+		  "x in fit (t.py)" },
+		{ OWNER(PYTHON, "f", "x[0].y of a closure, kept by f[3]"),
+		  "x of a closure, kept by f[*]", "x[*].y of a closure, kept by f[*]" },
+		/* what only looks like the end of a name, and what does not end */
+		{ OWNER(PYTHON, "answers", "answers['] in f (t.py:1)'].a in g (u.py:2)"),
+		  "answers in g (u.py)", "answers['] in f (t.py)'].a in g (u.py)" },
+		{ OWNER(PYTHON, "answers", "answers['cut…"), "answers", "answers['cut…" },
+		{ OWNER(PYTHON, "globals()['a b']", "globals()['a b'][3].c"), "globals()['a b']",
+		  "globals()['a b'][*].c" },
+		{ OWNER(PYTHON, "a.b.c.d.e.f.g", "a.b.c.d.e.f.g.h[1]"), "a.b.c.d.e.f.g.h",
+		  "a.b.c.d.e.f.g.h[*]" },
+		{ OWNER(PYTHON, "head", "head.next.next.next.next.next.value"),
+		  "head.next.next.next.next", "head.next.next.next.next.next.value" },
+		{ OWNER(PARAMETER, "model in main (t.py:3)",
+			"model.layers[3].weight in main (t.py:3)"),
+		  "model in main (t.py)", "model.layers[*].weight in main (t.py)" },
+		{ OWNER(UNKNOWN, "", ""), "", "" },
+		{ OWNER(NATIVE, "", "something in native code"), "something in native code",
+		  "something in native code" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct vt_keepers keepers;
+		struct vt_model model;
+
+		build(&model, &(struct scene){ .blocks = { { MIB, 0, 0 } },
+					       .owners = &all[i].owner,
+					       .n_owners = 1 });
+		assert_true(vt_keepers_init(&keepers, &model));
+		assert_int_equal(keepers.items.n, 1);
+		assert_string_equal(keepers.items.data[0].variable, all[i].variable);
+		assert_string_equal(keepers.items.data[0].path, all[i].path);
+		assert_ptr_equal(vt_keepers_find(&keepers, all[i].variable,
+						 (enum vt_category)all[i].owner.category),
+				 &keepers.items.data[0]);
+		vt_keepers_deinit(&keepers);
+		vt_model_deinit(&model);
+	}
+}
+
+/* One path of several is as exact as it can be. */
+static void test_paths_are_merged(void **state)
+{
+	static const struct vt_model_owner owners[] = {
+		OWNER(PYTHON, "log", "log[3]['loss']"),
+		OWNER(PYTHON, "log", "log[4]['loss']"),
+		OWNER(PYTHON, "log", "log[4]['accuracy']"),
+		OWNER(PYTHON, "log", "log[4].x"),
+	};
+	static const char *const paths[] = { "log[*]['loss']", "log[*]['loss']", "log[*][*]", "" };
+
+	(void)state;
+	for (size_t n = 1; n <= 4; n++) {
+		struct vt_keepers keepers;
+		struct vt_model model;
+
+		build(&model, &(struct scene){ .blocks = { { MIB, 0, 0 },
+							   { MIB, 0, 0 },
+							   { MIB, 0, 0 },
+							   { MIB, 0, 0 } },
+					       .owners = owners,
+					       .n_owners = n });
+		assert_true(vt_keepers_init(&keepers, &model));
+		assert_int_equal(keepers.items.n, 1);
+		assert_string_equal(keepers.items.data[0].path, paths[n - 1]);
+		assert_int_equal(keepers.items.data[0].tensors, n);
+		assert_false(keepers.items.data[0].certain);
+		vt_keepers_deinit(&keepers);
+		vt_model_deinit(&model);
+	}
+}
+
+/* It grew in bytes: "from" and "to" are only told of more tensors. */
+static void test_words_of_growth(void **state)
+{
+	static const struct {
+		uint64_t before, after;
+		const char *text;
+	} all[] = {
+		{ 12, 412, " grew from 12 to 412 tensors, +3.00 MiB" },
+		{ 0, 1, " grew from 0 to 1 tensor, +3.00 MiB" },
+		{ 12, 12, " grew by 3.00 MiB in 12 tensors" },
+		{ 1, 1, " grew by 3.00 MiB in 1 tensor" },
+		{ 20, 12, " grew by 3.00 MiB in 12 tensors (20 before)" },
+		{ 0, 0, " grew by 3.00 MiB" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct vt_str text = { 0 };
+
+		vt_keeper_add_growth(&text, all[i].before, all[i].after, 3 * (int64_t)MIB);
+		assert_string_equal(vt_str_get(&text), all[i].text);
+		vt_str_deinit(&text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -484,6 +622,9 @@ int main(void)
 		cmocka_unit_test(test_rule),
 		cmocka_unit_test(test_replaced),
 		cmocka_unit_test(test_looks_that_do_not_count),
+		cmocka_unit_test(test_names_are_folded),
+		cmocka_unit_test(test_paths_are_merged),
+		cmocka_unit_test(test_words_of_growth),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
