@@ -548,6 +548,28 @@ static struct vt_error *say_unrecorded(struct grow *g)
 		"No backtraces are recorded, so blocks are told apart by size only. To record them: vramtap record PID on, or torch.cuda.memory._record_memory_history() in the program.");
 }
 
+/* They are not read again: each time costs a stop. */
+static struct vt_error *say_no_owners(const struct grow *g, const struct vt_model *model)
+{
+	const struct vt_model_owners *owners = &model->owners;
+	const char *bound = vt_owners_bound_words(owners->bound);
+	struct vt_error *err;
+	struct vt_str text = { 0 };
+
+	vt_str_add(&text, "Variables are not compared: ");
+	if (owners->state != VT_OWNERS_READ)
+		vt_str_add(&text, vt_owners_state_words(owners->state));
+	else if (owners->whole)
+		vt_str_add(&text, "the process ran while they were read");
+	else
+		vt_str_addf(&text, "not all objects were read%s%s", bound ? ", as " : "",
+			    bound ? bound : "");
+	vt_str_add(&text, ".");
+	err = text.failed ? &vt_enomem : say(g, VT_WARN, vt_str_get(&text));
+	vt_str_deinit(&text);
+	return err;
+}
+
 /* What small blocks have is known of some of them alone, and of fewer when the rate is raised. */
 static struct vt_error *say_samples(struct grow *g)
 {
@@ -660,9 +682,9 @@ static struct vt_error *watch(struct grow *g)
 
 		err = collect_look(g, owners, &model);
 		if (!err && owners)
-			g->owners_failed =
-				model.owners.state == VT_OWNERS_READ ? 0 : g->owners_failed + 1;
-
+			g->owners_failed = vt_growth_has_owners(&model) ? 0 : g->owners_failed + 1;
+		if (!err && owners && g->owners_failed == MAX_OWNERS_FAILED)
+			err = say_no_owners(g, &model);
 		if (!err)
 			err = take_look(g, &model);
 		vt_model_deinit(&model);

@@ -19,11 +19,19 @@ void vt_growth_deinit(struct vt_growth *growth)
 	vt_arena_deinit(&growth->arena);
 }
 
+/* What was not read in one look would seem to grow in the next. */
+bool vt_growth_has_owners(const struct vt_model *model)
+{
+	const struct vt_model_owners *owners = &model->owners;
+
+	return owners->state == VT_OWNERS_READ && owners->whole && !owners->ran;
+}
+
 bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *model)
 {
 	if (growth->by == VT_GROWTH_BY_SITE && !model->block_traces)
 		return false;
-	if (growth->by == VT_GROWTH_BY_OWNER && model->owners.state != VT_OWNERS_READ)
+	if (growth->by == VT_GROWTH_BY_OWNER && !vt_growth_has_owners(model))
 		return false;
 	for (size_t i = 0; i < model->allocators.n; i++)
 		if (!model->allocators.data[i].exact)

@@ -69,6 +69,9 @@ struct vt_growth {
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by);
 void vt_growth_deinit(struct vt_growth *growth);
 
+/* Whether owners of model can be compared: it has all of them, of one moment. */
+bool vt_growth_has_owners(const struct vt_model *model);
+
 /* Whether model can be a look: it is exact and has the backtraces or owners that are compared. */
 bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *model);
 

@@ -607,6 +607,30 @@ static void test_words_of_growth(void **state)
 	}
 }
 
+/* A look at owners counts only when it has all of them, of one moment. */
+static void test_looks_at_owners(void **state)
+{
+	static const struct vt_model_owner owner = OWNER(PYTHON, "losses", "losses[0]");
+	struct vt_growth growth;
+	struct vt_model model;
+
+	(void)state;
+	vt_growth_init(&growth, VT_GROWTH_BY_OWNER);
+	build(&model,
+	      &(struct scene){ .blocks = { { MIB, 0, 0 } }, .owners = &owner, .n_owners = 1 });
+	assert_true(vt_growth_is_look(&growth, &model));
+	model.owners.ran = true;
+	assert_false(vt_growth_is_look(&growth, &model));
+	model.owners.ran = false;
+	model.owners.whole = false;
+	assert_false(vt_growth_is_look(&growth, &model));
+	model.owners.whole = true;
+	model.owners.state = VT_OWNERS_OFF;
+	assert_false(vt_growth_is_look(&growth, &model));
+	vt_model_deinit(&model);
+	vt_growth_deinit(&growth);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -625,6 +649,7 @@ int main(void)
 		cmocka_unit_test(test_names_are_folded),
 		cmocka_unit_test(test_paths_are_merged),
 		cmocka_unit_test(test_words_of_growth),
+		cmocka_unit_test(test_looks_at_owners),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
