@@ -38,7 +38,9 @@ static const char seed[] =
 	"\"stream\":\"0x0\","
 	"\"pool\":\"large\",\"private_pool\":\"1:2\",\"expandable\":false}],\"segments\":[{\"stream\":\"0x0\",\"pool\":"
 	"\"small\",\"blocks\":["
-	"{\"address\":\"0x100\",\"bytes\":20,\"state\":\"allocated\",\"backtrace\":0,\"age_s\":1.5,\"tid\":8,\"thread\":\"a\"},"
+	"{\"address\":\"0x100\",\"bytes\":20,\"state\":\"allocated\",\"backtrace\":0,\"age_s\":1.5,\"tid\":8,\"thread\":\"a\","
+	"\"owner\":{\"category\":\"python\",\"unowned\":null,\"certain\":true,\"tensors\":1,\"name\":\"a.b[3] in f (g:1)\",\"variable\":"
+	"\"a in f (g:1)\"}},"
 	"{\"address\":\"0x200\",\"bytes\":20,\"state\":\"allocated\",\"backtrace\":1},{\"address\":\"0x300\",\"bytes\":40,"
 	"\"state\":\"allocated\","
 	"\"history\":\"0x9\",\"no_backtrace\":\"changed\"},{\"address\":\"0x400\",\"bytes\":10,\"state\":\"cached\"}]}]}],"
@@ -59,7 +61,7 @@ static const char seed[] =
 	"\"driver\":{\"seen_by\":\"GOT\","
 	"\"groups\":[{\"library\":\"libnccl.so\",\"kind\":\"device\",\"device_memory\":true,\"device\":0,\"bytes\":5,"
 	"\"blocks\":1,\"largest_bytes\":5,"
-	"\"title\":0}]}}}\n";
+	"\"title\":0}]}},\"owners\":{\"state\":\"read\",\"whole\":true,\"bound\":null,\"frees\":[],\"notices\":[]}}\n";
 
 static const char *const replacements[] = {
 	"0",
@@ -77,6 +79,7 @@ static const char *const replacements[] = {
 	"true",
 	"\"\"",
 	"\"x\"",
+	"\"saved by A ← a[0]['b']\"",
 	"\"0x0\"",
 	"\"0xffffffffffffffff\"",
 	"\"allocated\"",
@@ -156,9 +159,12 @@ static void use(const struct vt_model *before, const struct vt_model *after)
 	fuzz_check(!vt_diff_write_text(&diff, &what, &options, out), "no text");
 	fuzz_check(!vt_diff_write_json(&diff, out), "no JSON");
 	vt_diff_deinit(&diff);
-	vt_growth_init(&growth, VT_GROWTH_BY_SITE);
-	fuzz_check(vt_growth_add(&growth, before) && vt_growth_add(&growth, after), "not followed");
-	vt_growth_deinit(&growth);
+	for (int by = VT_GROWTH_BY_SITE; by <= VT_GROWTH_BY_OWNER; by++) {
+		vt_growth_init(&growth, (enum vt_growth_by)by);
+		fuzz_check(vt_growth_add(&growth, before) && vt_growth_add(&growth, after),
+			   "not followed");
+		vt_growth_deinit(&growth);
+	}
 	fclose(out);
 }
 

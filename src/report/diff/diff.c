@@ -561,17 +561,29 @@ static void say_what_is_not_compared(struct work *w)
 static void say_owners(struct work *w)
 {
 	const struct vt_diff *diff = w->diff;
+	const struct vt_model_owners *before = &diff->before->owners, *after = &diff->after->owners;
+	const struct vt_diff_amount *unknown = &diff->categories[VT_CATEGORY_UNKNOWN];
 
 	if (diff->owners_compared == VT_DIFF_OWNERS_AFTER ||
 	    diff->owners_compared == VT_DIFF_OWNERS_BEFORE)
 		note(w, VT_DIAG_NOTE, VT_STAGE_OWNERS, "owners-in-one",
 		     "it is not known which variables hold more: only the %s report has the owners of blocks",
 		     diff->owners_compared == VT_DIFF_OWNERS_AFTER ? "second" : "first");
-	else if (diff->owners_compared == VT_DIFF_OWNERS_COMPARED &&
-		 (!diff->before->owners.whole || !diff->after->owners.whole))
+	if (diff->owners_compared != VT_DIFF_OWNERS_COMPARED)
+		return;
+	if (before->asked != after->asked)
+		note(w, VT_DIAG_NOTE, VT_STAGE_OWNERS, "owners-asked-in-one",
+		     "the process was asked for the owners of the %s report, those of the other were read: a variable that seems to hold more may have had another name",
+		     after->asked ? "second" : "first");
+	else if (!before->asked && (!before->whole || !after->whole))
 		note(w, VT_DIAG_NOTE, VT_STAGE_OWNERS, "owners-not-whole",
-		     "not all objects were read for the %s report: variables may hold more than it says",
-		     diff->before->owners.whole ? "second" : "first");
+		     "not all objects were read for %s report: variables may hold more than it says, and what seems to have changed may be what was not read",
+		     before->whole ? "the second" :
+		     after->whole  ? "the first" :
+				     "either");
+	if ((before->ran && unknown->before.bytes) || (after->ran && unknown->after.bytes))
+		note(w, VT_DIAG_NOTE, VT_STAGE_OWNERS, "owners-ran",
+		     "the process ran while owners were read: blocks that came or went in these moments have none");
 }
 
 static void compare_all_sites(struct work *w)

@@ -85,6 +85,11 @@ struct vt_diff_owner {
 	bool certain; /* in the later report that has it */
 	struct vt_diff_amount amount;
 	uint64_t tensors_before, tensors_after;
+	/*
+	 * Of what it holds now: blocks that were in use before, at the same address and of the same
+	 * size, and that another owner held. They may be the same, and have another name now.
+	 */
+	struct vt_model_amount renamed;
 };
 
 /* Whether owners can be compared. */
@@ -119,6 +124,8 @@ struct vt_diff {
 	VT_VEC(struct vt_diff_driver) driver;          /* by growth */
 	enum vt_diff_owners owners_compared;
 	VT_VEC(struct vt_diff_owner) owners; /* by growth */
+	/* both have all of them, or what was asked for: then no change is one of reading */
+	bool owners_whole;
 	struct vt_diff_amount categories[VT_N_CATEGORIES];
 	struct vt_keepers keepers[2]; /* before, after: what owners' strings are in */
 	bool kept_known;

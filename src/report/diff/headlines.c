@@ -116,16 +116,41 @@ static void device_headline(struct answer *w, const struct vt_diff_device *d, in
 	headline(w, "in-use", false, &text);
 }
 
-/* The variable that holds most of the growth: what has no name leads to nothing. */
-static void owner_headline(struct answer *w)
+/* What more it holds, without what may only have another name. */
+static int64_t grown(const struct vt_diff_owner *o)
 {
-	const struct vt_diff_owner *o = w->diff->owners.n ? &w->diff->owners.data[0] : NULL;
-	struct vt_str text = { 0 };
-	char change[VT_NUM_MAX], before[VT_NUM_MAX], after[VT_NUM_MAX];
+	return (int64_t)((uint64_t)vt_diff_bytes(&o->amount) - o->renamed.bytes);
+}
 
-	if (!o || vt_diff_bytes(&o->amount) <= 0 || o->category == VT_CATEGORY_UNKNOWN)
-		return;
-	vt_str_add(&text, vt_keeper_title(o->variable, o->category));
+/* The owner that grew most; only_named: of those with a name. NULL: none grew. */
+static const struct vt_diff_owner *most_grown(const struct vt_diff *diff, bool only_named)
+{
+	const struct vt_diff_owner *best = NULL;
+
+	for (size_t i = 0; i < diff->owners.n; i++) {
+		const struct vt_diff_owner *o = &diff->owners.data[i];
+
+		if ((*o->variable || !only_named) && grown(o) > (best ? grown(best) : 0))
+			best = o;
+	}
+	return best;
+}
+
+static void add_renamed(struct vt_str *text, const struct vt_diff_owner *o)
+{
+	char blocks[VT_NUM_MAX];
+
+	if (o->renamed.blocks)
+		vt_str_addf(text, "; %s of its blocks may have had another name before",
+			    vt_format_count(blocks, o->renamed.blocks));
+}
+
+static void named_headline(struct answer *w, const struct vt_diff_owner *o)
+{
+	char change[VT_NUM_MAX], before[VT_NUM_MAX], after[VT_NUM_MAX];
+	struct vt_str text = { 0 };
+
+	vt_str_add(&text, o->variable);
 	if (w->diff->why_other || w->diff->seconds < 0)
 		vt_str_addf(&text, ": %s -> %s tensors, %s",
 			    vt_format_count(before, o->tensors_before),
@@ -136,7 +161,39 @@ static void owner_headline(struct answer *w)
 				     vt_diff_bytes(&o->amount));
 	vt_str_add(&text, ": ");
 	vt_keeper_add_how(&text, o->variable, o->path, o->category, o->certain);
+	add_renamed(&text, o);
 	headline(w, "owner", false, &text);
+}
+
+static void unnamed_headline(struct answer *w, const struct vt_diff_owner *o)
+{
+	char change[VT_NUM_MAX];
+	struct vt_str text = { 0 };
+
+	vt_str_addf(&text, "%s: %s",
+		    o->category == VT_CATEGORY_UNKNOWN ? "blocks that nobody was found for" :
+							 vt_category_words(o->category),
+		    vt_format_change(change, vt_diff_bytes(&o->amount)));
+	add_blocks(&text, &o->amount);
+	add_renamed(&text, o);
+	headline(w, "unnamed", false, &text);
+}
+
+/* What holds most of the growth; if that has no name, the variable that holds most of the rest. */
+static void owner_headlines(struct answer *w)
+{
+	const struct vt_diff *diff = w->diff;
+	const struct vt_diff_owner *most, *named;
+
+	/* It may not be growth. */
+	if (!diff->owners_whole)
+		return;
+	most = most_grown(diff, false);
+	named = most_grown(diff, true);
+	if (most && most != named)
+		unnamed_headline(w, most);
+	if (named)
+		named_headline(w, named);
 }
 
 bool vt_diff_make_headlines(struct vt_diff *diff)
@@ -155,7 +212,7 @@ bool vt_diff_make_headlines(struct vt_diff *diff)
 				(int64_t)((uint64_t)allocated +
 					  (uint64_t)vt_diff_bytes(&d->parts[VT_DIFF_ALLOCATED]));
 	}
-	owner_headline(w);
+	owner_headlines(w);
 	/* Sites count all devices together. */
 	for (size_t i = 0; i < diff->devices.n; i++)
 		device_headline(w, &diff->devices.data[i], allocated, n == 1);

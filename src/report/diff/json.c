@@ -194,6 +194,10 @@ static void write_owners(struct vt_json *json, const struct vt_diff *diff)
 		put_change(json, &o->amount);
 		vt_json_uint(json, "tensors_before", o->tensors_before);
 		vt_json_uint(json, "tensors_after", o->tensors_after);
+		if (diff->why_other)
+			vt_json_null(json, "renamed");
+		else
+			put_amount(json, "renamed", &o->renamed);
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
+
 static bool are_exact(const struct vt_diff *diff)
 {
 	for (size_t i = 0; i < diff->devices.n; i++)
@@ -23,6 +25,14 @@ static enum vt_diff_owners judge(const struct vt_diff *diff)
 	if (!before || !after)
 		return after ? VT_DIFF_OWNERS_AFTER : VT_DIFF_OWNERS_BEFORE;
 	return are_exact(diff) ? VT_DIFF_OWNERS_COMPARED : VT_DIFF_OWNERS_INEXACT;
+}
+
+static bool are_whole(const struct vt_diff *diff)
+{
+	const struct vt_model_owners *before = &diff->before->owners, *after = &diff->after->owners;
+
+	return before->asked || after->asked ? before->asked && after->asked :
+					       before->whole && after->whole;
 }
 
 static bool add(struct vt_diff *diff, const struct vt_keeper *before, const struct vt_keeper *after)
@@ -76,6 +86,63 @@ static void compare_categories(struct vt_diff *diff)
 	}
 }
 
+/* ---- blocks with another owner ---- */
+
+/* Addresses of blocks: index in owners.items. */
+static bool index_owners(const struct vt_model *model, struct vt_map *by_address)
+{
+	for (size_t i = 0; i < model->owners.items.n; i++)
+		if (!vt_map_put(by_address, model->blocks[model->owners.items.data[i].block].addr,
+				i))
+			return false;
+	return true;
+}
+
+static const struct vt_keeper *keeper_of(const struct vt_keepers *keepers, size_t owner)
+{
+	return &keepers->items.data[keepers->of_owner.data[owner]];
+}
+
+/* diff.owners are those of the later report, in its order, and then those that are gone. */
+static void find_renamed(struct vt_diff *diff, const struct vt_map *by_address)
+{
+	const struct vt_model *before = diff->before, *after = diff->after;
+
+	for (size_t i = 0; i < after->owners.items.n; i++) {
+		const struct vt_block_rec *is = &after->blocks[after->owners.items.data[i].block],
+					  *was;
+		const uint64_t *found = vt_map_get(by_address, is->addr);
+		const struct vt_keeper *a, *b;
+		struct vt_diff_owner *owner;
+
+		if (!found)
+			continue;
+		was = &before->blocks[before->owners.items.data[*found].block];
+		a = keeper_of(&diff->keepers[0], *found);
+		b = keeper_of(&diff->keepers[1], i);
+		if (was->size != is->size || was->device != is->device ||
+		    (a->category == b->category && !strcmp(a->variable, b->variable)))
+			continue;
+		owner = &diff->owners.data[diff->keepers[1].of_owner.data[i]];
+		owner->renamed.bytes += is->size;
+		owner->renamed.blocks++;
+	}
+}
+
+static bool compare_names(struct vt_diff *diff)
+{
+	struct vt_map by_address = { 0 };
+	bool ok;
+
+	if (diff->why_other)
+		return true;
+	ok = index_owners(diff->before, &by_address);
+	if (ok)
+		find_renamed(diff, &by_address);
+	vt_map_deinit(&by_address);
+	return ok;
+}
+
 bool vt_diff_compare_owners(struct vt_diff *diff)
 {
 	bool ok = true;
@@ -98,7 +165,9 @@ bool vt_diff_compare_owners(struct vt_diff *diff)
 		if (!vt_keepers_find(&diff->keepers[1], before->variable, before->category))
 			ok = add(diff, before, NULL);
 	}
+	ok = ok && compare_names(diff);
 	compare_categories(diff);
+	diff->owners_whole = are_whole(diff);
 	if (diff->owners.n > 1)
 		qsort(diff->owners.data, diff->owners.n, sizeof(*diff->owners.data), compare);
 	return ok;

@@ -375,7 +375,7 @@ static void print_categories(const struct table *t)
 
 static void print_owner(const struct table *t, const struct vt_diff_owner *o)
 {
-	char before[VT_NUM_MAX], after[VT_NUM_MAX];
+	char before[VT_NUM_MAX], after[VT_NUM_MAX], renamed[VT_NUM_MAX];
 	struct vt_str text = { 0 };
 
 	print_row(t, vt_keeper_title(o->variable, o->category), &o->amount);
@@ -390,6 +390,9 @@ static void print_owner(const struct table *t, const struct vt_diff_owner *o)
 	     o->tensors_after != o->amount.after.blocks))
 		vt_str_addf(&text, ", %s %s %s tensors", vt_format_count(before, o->tensors_before),
 			    t->line->ascii ? "->" : "→", vt_format_count(after, o->tensors_after));
+	if (o->renamed.blocks)
+		vt_str_addf(&text, "; %s may have had another name before",
+			    vt_format_count(renamed, o->renamed.blocks));
 	vt_line_pad(t->line, 4);
 	vt_line_wrap(t->line, VT_DIM, vt_str_get(&text), 6, MAX_HOW_LINES);
 	t->line->buf.failed |= text.failed;
