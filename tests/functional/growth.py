@@ -266,6 +266,116 @@ def test_diff_names_the_owners():
         equal(diff_json(without, without)["owners_compared"], "not-read", "none with owners")
 
 
+ATTRIBUTE = "job.history in main (torch_grow_owners.py)"
+
+
+def told(data, code):
+    return [h["text"] for h in data["headlines"] if h["code"] == code]
+
+
+def test_diff_names_an_attribute():
+    """What is beside it in the same object comes and goes: it is another owner."""
+    with Holding("history") as job:
+        truth, first = job.truth()["history"], job.save()
+        job.do("step 20")
+        later, second = job.truth()["history"], job.save()
+        data = diff_json(first, second)
+        equal(held(data, ATTRIBUTE), [(truth["bytes"], truth["items"]), (later["bytes"], later["items"])], "the attribute")
+        check(told(data, "owner")[0].startswith(f"{ATTRIBUTE} grew from 3 to 23 tensors, +"), "headline", data["headlines"])
+        equal(held(data, ATTRIBUTE.replace("history", "recent"))[0][1], 3, "the other attribute")
+
+
+def test_diff_of_what_has_no_name():
+    with Holding("raw", "answers") as job:
+        truth, first = job.truth(), job.save()
+        job.do("step 20")
+        later, second = job.truth(), job.save()
+        data = diff_json(first, second)
+        grown = later["raw"]["bytes"] - truth["raw"]["bytes"]
+        found = next(o for o in data["owners"] if o["category"] == "unknown")
+        equal((found["variable"], found["change_bytes"], found["change_blocks"]), (None, grown, 20), "the owner")
+        equal(next(c["change_bytes"] for c in data["categories"] if c["category"] == "unknown"), grown, "the category")
+        equal([h["code"] for h in data["headlines"]], ["unnamed", "owner", "in-use"], "headlines")
+        check(data["headlines"][0]["text"].startswith("blocks that nobody was found for: +"), "what grew most", data["headlines"])
+        check(data["headlines"][1]["text"].startswith("answers grew from 3 to 23"), "what has a name", data["headlines"])
+
+
+def test_diff_of_a_steady_job():
+    """It goes up and down within 8 steps. What it holds by another name afterwards has not grown."""
+    with Holding("answers") as job:
+        job.do("step 5")
+        first = job.save()
+        job.do("rename")
+        second = job.save()
+        data = diff_json(first, second)
+        equal([h["code"] for h in data["headlines"]], ["in-use"], "what has another name grew")
+        renamed = next(o for o in data["owners"] if o["variable"] == "renamed")
+        equal(renamed["renamed"], renamed["after"], "what had another name")
+        equal((renamed["after"]["blocks"], renamed["before"]["blocks"]), (8, 0), "blocks")
+        _, out, _ = vramtap("diff", first, second, expect=COMPLETE)
+        check("8 may have had another name before" in " ".join(out.split()), "not said", out)
+    with Holding() as job:
+        job.do("step 8")
+        first = job.save()
+        job.do("step 16")
+        data = diff_json(first, job.save())
+        equal((told(data, "owner"), told(data, "unnamed")), ([], []), "something grew")
+        equal(sum(abs(o["change_bytes"]) for o in data["owners"]), 0, "change of owners")
+
+
+def edited(path, edit):
+    """A saved report in which something else is said of owners."""
+    with open(path, encoding="ascii") as file:
+        data = json.load(file)
+    edit(data)
+    path = scratch("edited.json")
+    with open(path, "w", encoding="ascii") as file:
+        json.dump(data, file)
+    return path
+
+
+def without_owners(data):
+    """As vramtap 0.1.0 wrote it."""
+    def forget(what):
+        if isinstance(what, dict):
+            what.pop("owner", None)
+            what.pop("owners", None)
+        for part in what.values() if isinstance(what, dict) else what if isinstance(what, list) else ():
+            forget(part)
+    forget(data)
+
+
+def test_diff_of_owners_that_cannot_be_compared():
+    with Holding("answers") as job:
+        first = job.save()
+        job.do("step 5")
+        second = job.save()
+    old = edited(first, without_owners)
+    data = diff_json(old, second)
+    equal((data["owners_compared"], data["owners"], told(data, "owner")), ("read-after-only", [], []), "an old report")
+    check(data["devices"][0]["allocated"]["change_bytes"] > 0, "what can be compared", data["devices"])
+    equal(diff_json(old, edited(second, without_owners))["owners_compared"], "not-read", "two old reports")
+    partial = {"whole": False, "bound": "time"}, {"whole": False, "bound": "asked", "asked": True}
+    for changes, notes in ((partial[0], ["owners-not-whole"]), (partial[1], ["owners-asked-in-one"])):
+        for pair in ((edited(first, lambda d, c=changes: d["owners"].update(c)), second),
+                     (first, edited(second, lambda d, c=changes: d["owners"].update(c)))):
+            data = diff_json(*pair)
+            equal([n["code"] for n in data["notes"] if n["code"].startswith("owners")], notes, "notes")
+            equal(told(data, "owner"), [], "what may have been there before")
+    asked = [edited(path, lambda d: d["owners"].update(partial[1])) for path in (first, second)]
+    data = diff_json(*asked)
+    check(told(data, "owner")[0].startswith("answers grew from 3 to 8 tensors"), "both were asked", data["headlines"])
+    check(not any(n["code"].startswith("owners") for n in data["notes"]), "notes", data["notes"])
+
+    def doubt(report_data):
+        for block in report_data["pytorch"]["allocators"][0]["segments"]:
+            for b in block["blocks"]:
+                if b.get("owner", {}).get("variable") == "answers":
+                    b["owner"]["certain"] = False
+    data = diff_json(first, edited(second, doubt))
+    check(told(data, "owner")[0].endswith("; perhaps others hold it, too"), "told as certain", data["headlines"])
+
+
 def test_watch_names_the_owner_that_grows():
     with Holding(*LEAKS) as job:
         out = watch_steps(job, 9, "--width=120")
@@ -273,7 +383,16 @@ def test_watch_names_the_owner_that_grows():
         names = re.findall(r"^  (\S+) .* → ", table, re.M)
         equal(sorted(set(names)), sorted(LEAKS), f"what grows {out}")
         check("activations held by a graph, through losses[*]" in table, "the graph", out)
+        check("job." not in table, "what comes and goes", out)
         check(re.search(r"^answers grew from \d+ to \d+ tensors, .* it never shrank in \d+ looks", out, re.M), "the answer", out)
+
+
+def test_watch_names_an_attribute():
+    with Holding("history", "raw") as job:
+        out = watch_steps(job, 9, "--width=120")
+        table = out.partition("Grows, held by")[2].partition("\n\n")[0]
+        equal(re.findall(r"^  (\S.*?)  .* → ", table, re.M), [ATTRIBUTE], f"what grows {out}")
+        check("variables of running functions, through job.history[*]" in table, "how it is held", out)
 
 
 def test_watch_names_nothing_that_is_steady():

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A job that leaks into a list of losses, a dict and a cache of keys and values that is made anew each time, and that trains, which
-does not grow. It says how many bytes of PyTorch's allocator each of these has taken.
+"""A job that leaks into a list of losses, a dict, a cache of keys and values that is made anew each time, an attribute of an object
+whose other attribute comes and goes, and blocks without a tensor; and that trains, which does not grow. It says how many bytes of
+PyTorch's allocator each of these has taken.
 
-It prints "ready", and obeys lines on its standard input: "step N", "forget" (the dict), "truth FILE", "quit". Its arguments are the
-leaks that it has: losses, answers, past."""
+It prints "ready", and obeys lines on its standard input: "step N", "forget" (the dict), "rename" (it), "truth FILE", "quit". Its
+arguments are the leaks that it has: losses, answers, past, history, raw."""
 import json
 import os
 import sys
@@ -17,10 +18,10 @@ DEVICE = "cuda"
 class Job:
     def __init__(self, leaks):
         self.leaks = leaks
-        self.taken = dict.fromkeys(("losses", "answers", "past"), 0)
+        self.taken = dict.fromkeys(LEAKS, 0)
         self.model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64)).to(DEVICE)
         self.optimizer = torch.optim.Adam(self.model.parameters())
-        self.recent = []
+        self.recent, self.history = [], []
 
     def train(self):
         self.optimizer.zero_grad()
@@ -31,6 +32,7 @@ class Job:
             self.recent.clear()
 
 
+renamed, raw = [], []
 losses, answers, past = [], {}, [torch.empty(0, 64, device=DEVICE) for _ in range(4)]
 
 
@@ -47,7 +49,15 @@ def attend(_):
         past[i] = torch.cat([keys, torch.ones(16, 64, device=DEVICE)])
 
 
-LEAKS = {"losses": lose, "answers": answer, "past": attend}
+def remember(job):
+    job.history.append(torch.empty(50000, dtype=torch.uint8, device=DEVICE))
+
+
+def take(_):
+    raw.append(torch.cuda.caching_allocator_alloc(90000))
+
+
+LEAKS = {"losses": lose, "answers": answer, "past": attend, "history": remember, "raw": take}
 
 
 def step(job):
@@ -59,7 +69,7 @@ def step(job):
 
 
 def tell(job, path):
-    counts = {"losses": len(losses), "answers": len(answers), "past": len(past)}
+    counts = {"losses": len(losses), "answers": len(answers), "past": len(past), "history": len(job.history), "raw": len(raw)}
     with open(path + ".tmp", "w", encoding="utf-8") as file:
         json.dump({name: {"items": counts[name], "bytes": taken} for name, taken in job.taken.items()}, file)
     os.rename(path + ".tmp", path)
@@ -78,6 +88,9 @@ def main():
         elif command == "forget":
             answers.clear()
             job.taken["answers"] = 0
+        elif command == "rename":
+            renamed.extend(answers.values())
+            answers.clear()
         elif command == "truth":
             tell(job, rest[0])
         else:
