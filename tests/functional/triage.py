@@ -550,7 +550,7 @@ def test_killed_at_any_time():
         for _ in range(15):
             vramtap_proc = subprocess.Popen([VRAMTAP, "triage", "-q", "-o", scratch(), *map(str, pids)])
             time.sleep(random.uniform(0, 0.15))
-            workers = workers_of(vramtap_proc.pid)
+            workers = children_of(vramtap_proc.pid)
             vramtap_proc.kill()
             vramtap_proc.wait()
             wait_until(lambda workers=workers: not any(os.path.exists(f"/proc/{pid}") for pid in workers), 5, "the workers end")
