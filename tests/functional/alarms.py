@@ -15,6 +15,8 @@ ENVIRONMENT = dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_CTX_MB="16", SIMCUDA
 # What the process does or what its memory is like, not what its blocks are.
 OTHERS = {"main-thread", "memory", "gil-held", "device-wait", "pinned-cached"}
 
+VERSIONS = versions()[:1] if QUICK else versions()  # the kinds of objects are tested with each release elsewhere
+
 
 def job(version, case):
     return Job(simulated_python(version) + ["-W", "ignore", PROGRAM, case], ready="ready", env=ENVIRONMENT)
@@ -60,7 +62,7 @@ def is_told(version, case, code, alarm, name, why="", other="", type_="", text=(
 
 
 def test_losses_kept_with_their_graphs():
-    for version in versions():
+    for version in VERSIONS:
         is_told(version, "case_kept_losses", "kept-graphs", True, "losses", "grows",
                 text=("losses (6 items) keeps", "(6 versions)", ".detach()"))
         with job(version, "case_kept_losses") as program:
@@ -73,25 +75,25 @@ def test_losses_kept_with_their_graphs():
 
 
 def test_losses_of_a_deep_model():
-    for version in versions():
+    for version in VERSIONS:
         notice = is_told(version, "case_deep_losses", "kept-graphs", True, "losses", "grows", text=("(4 versions)",))
         with job(version, "case_deep_losses") as program:
             equal(notice["bytes"], ask(program, "freed('losses.clear()')"), "bytes that go with the list")
 
 
 def test_losses_that_backward_can_use():
-    for version in versions():
+    for version in VERSIONS:
         is_told(version, "case_losses_to_come", "kept-graphs", False, "losses", text=("losses (6 items) keeps",))
 
 
 def test_outdated_graphs_of_one_pass():
-    for version in versions():
+    for version in VERSIONS:
         notice = is_told(version, "case_outdated", "kept-graphs", False, "outputs", "outdated", text=("has changed since",))
         equal(notice["versions"], 1, "versions: all of one pass")
 
 
 def test_garbage_and_the_collector():
-    for version in versions():
+    for version in VERSIONS:
         for why, text, remedy in (("off", "gc.disable()", "gc.collect()"), ("threshold", "gc.set_threshold(0)", "gc.collect()"),
                                   ("frozen", "gc.freeze()", "gc.unfreeze(); gc.collect()"),
                                   ("old", "oldest generation", "gc.collect()"), ("young", "soon", "gc.collect(0)")):
@@ -105,7 +107,7 @@ def test_the_collector_is_on_or_off():
 
 
 def test_exceptions():
-    for version in versions():
+    for version in VERSIONS:
         for case, name, remedy in (("case_exception_last", ("sys.last_value", "sys.last_exc"), "del sys.last_exc, sys.last_value, sys.last_traceback"),
                                    ("case_exceptions_in_list", "failures[1]", "failures.clear()"),
                                    ("case_exception_in_future", "future._exception", None)):
@@ -114,36 +116,36 @@ def test_exceptions():
 
 
 def test_an_exception_that_is_handled():
-    for version in versions():
+    for version in VERSIONS:
         is_told(version, "case_exception_handled", "held-by-exception", False, "err", "handled", other="lost", type_="ValueError",
                 text=("being handled",))
 
 
 def test_gradients_that_no_optimizer_has():
-    for version in versions():
+    for version in VERSIONS:
         is_told(version, "case_lost_gradients", "lost-gradients", False, "model", other="model.body[0].weight",
                 text=("that no optimizer has",))
 
 
 def test_gradients_during_forward():
-    for version in versions():
+    for version in VERSIONS:
         is_told(version, "case_kept_gradients", "kept-gradients", False, "forward()", text=("zero_grad()",))
 
 
 def test_data_sets():
-    for version in versions():
+    for version in VERSIONS:
         is_told(version, "case_dataset", "data-set", False, "data_set", type_="TensorDataset", text=("200 MiB",))
         is_told(version, "case_own_dataset", "data-set", False, "images", type_="Images", text=("40.0 MiB",))
 
 
 def test_copies_of_models():
-    for version in versions():
+    for version in VERSIONS:
         is_told(version, "case_two_models", "equal-models", False, "model", other="teacher", text=("32.0 MiB each", "1 more"))
         is_told(version, "case_best_state", "state-copy", False, "best_state", other="model", text=("32.0 MiB",))
 
 
 def test_state_of_frozen_parameters():
-    for version in versions():
+    for version in VERSIONS:
         with job(version, "case_frozen") as program:
             data = report_json(program.pid)
         owners = [b["owner"] for a in data["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"] if "owner" in b]
@@ -156,7 +158,7 @@ def test_state_of_frozen_parameters():
 
 
 def test_parameters_left_to_an_optimizer():
-    for version in versions():
+    for version in VERSIONS:
         is_told(version, "case_left_parameters", "left-parameters", True, "optimizer", text=("10 parameters",))
 
 
@@ -168,7 +170,7 @@ def healthy_cases():
 def test_healthy_programs_give_no_alarm():
     cases = healthy_cases()
     check(len(cases) >= 10, "healthy programs", cases)
-    for version in versions()[:1] if QUICK else versions():
+    for version in VERSIONS:
         for case in cases:
             with job(version, case) as program:
                 data = report_json(program.pid)
@@ -179,7 +181,7 @@ def test_healthy_programs_give_no_alarm():
 
 def test_a_program_that_trains_gives_no_alarm():
     """Each report is of another moment of a step."""
-    for version in versions():
+    for version in VERSIONS:
         seen, read = set(), 0
         with job(version, "healthy_running") as program:
             for how in ((),) * 8 + (("--no-stop",),) * 3:

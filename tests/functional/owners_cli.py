@@ -6,12 +6,14 @@ import os
 import re
 import sys
 
-from harness import COMPLETE, PARTIAL, SOURCE, USAGE, Job, check, equal, main, report, report_json, schema_errors, simulated_python, vramtap
+from harness import COMPLETE, PARTIAL, QUICK, SOURCE, USAGE, Job, check, equal, main, report, report_json, schema_errors, simulated_python, vramtap
 from core import gcore, report_core
 from owners import SMALL, told
 from report_torch import versions
 
 KINDS = ("category", "module", "variable", "type")
+
+VERSIONS = versions()[-1:] if QUICK else versions()  # the kinds of objects are tested with each release elsewhere
 
 
 def job(name, version=None):
@@ -61,7 +63,7 @@ def sums_are_right(data, kind):
 
 
 def test_sums_by_kind():
-    for version in versions():
+    for version in VERSIONS:
         with job("torch_unowned.py", version) as program:
             for kind in KINDS:
                 for how in ((), ("--no-stop",), ("--read-only",)):
@@ -116,7 +118,7 @@ sys.stdin.readline()
 
 def test_frees():
     """What is said to go with a reference is deleted, in a child of its own: the allocator has as much less."""
-    for version in versions():
+    for version in VERSIONS:
         with job("torch_freed.py", version) as program:
             data = report_json(program.pid)
             claims = {}
@@ -174,7 +176,7 @@ def why_is_right(data, truth, raw="no-tensor"):
 
 
 def test_why_there_is_no_owner():
-    for version in versions():
+    for version in VERSIONS:
         with job("torch_unowned.py", version) as program:
             truth = told(program)
             for how in ((), ("--no-stop",), ("--read-only",)):
