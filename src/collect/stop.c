@@ -7,6 +7,8 @@
 
 /* Far more than it ever takes: copying takes milliseconds, the walk of the allocator has 2 s. */
 #define CAPTURE_NS (10 * VT_NS_PER_S)
+/* Before it, and without it: exploring for owners has 10 s, the blocks 2 s and more. */
+#define LOOK_NS (30 * VT_NS_PER_S)
 #define STOP_DEADLINE_NS (100 * VT_NS_PER_MS)
 
 /* Calls one function of each participant in this report. */
@@ -39,9 +41,9 @@ static size_t count_escaped(const struct vt_collect *c, const struct vt_session 
 	return n;
 }
 
-static void watch(const struct vt_collect *c)
+static void watch(const struct vt_collect *c, uint64_t ns)
 {
-	vt_watchdog_arm(CAPTURE_NS, c->target.proc.pid,
+	vt_watchdog_arm(ns, c->target.proc.pid,
 			c->options->want & VT_WANT_THREADS ? "its threads are read" :
 							     "its memory is read");
 }
@@ -58,7 +60,7 @@ static bool wait_for_others(struct vt_collect *c)
 		return true;
 	vt_watchdog_disarm();
 	together->wait(together->arg);
-	watch(c);
+	watch(c, c->options->touch == VT_TOUCH_NOTHING ? LOOK_NS : CAPTURE_NS);
 	/* That took a while: another process may have its number by now. */
 	if (vt_proc_is_alive(&c->target.proc))
 		return true;
@@ -116,6 +118,7 @@ static void stop_and_copy(struct vt_collect *c, const struct vt_participant *con
 	EACH(c, participants, n, rehearse);
 	if (!wait_for_others(c))
 		return;
+	watch(c, CAPTURE_NS);
 	stop(c, &sleepers);
 	EACH(c, participants, n, copy);
 	if (!c->stop.stands)
@@ -130,7 +133,7 @@ static void copy_live(struct vt_collect *c, const struct vt_participant *const *
 {
 	const struct vt_collect_together *together = c->options->together;
 
-	watch(c);
+	watch(c, LOOK_NS);
 	if (c->options->touch != VT_TOUCH_NOTHING)
 		stop_and_copy(c, participants, n);
 	else if (wait_for_others(c))
