@@ -10,11 +10,11 @@
 enum {
 	ROOT_ADDRESS = 1, /* no object has it: objects are aligned */
 	AHEAD = 6, /* nodes from the one that is explored to the one whose memory is fetched */
-	CLOCK_OFTEN = 64,
 	CLOCK_EVERY = 4096, /* nodes from one look at the clock to the next */
 	MAX_SAMPLES = 4096,
 	MAX_COLLECTABLE = 50000000,
 	MAX_YOUNG = 4096,
+	TOUCH_WORK = 1 << 17, /* words of one node while the process stands still */
 };
 
 struct samples {
@@ -338,11 +338,12 @@ void vt_owners_touch_frames(struct vt_owners *o, uint64_t deadline_ns)
 	if (add_ends(&f, o->root, true)) {
 		/* The youngest generation is the collector's first list. */
 		vt_pyheap_collectable(&o->heap, MAX_YOUNG, add_young, &f);
-		for (size_t i = 0; !o->graph.full && next_node(&f, &node); i++) {
-			if (i % CLOCK_OFTEN == 0 && vt_now_ns() > deadline_ns)
+		while (!o->graph.full && next_node(&f, &node)) {
+			if (vt_now_ns() > deadline_ns)
 				break;
 			if (o->graph.nodes.data[node].flags & VT_NODE_EXPLORED)
 				continue;
+			o->heap.work_left = TOUCH_WORK;
 			explore_node(o, node);
 			vt_graph_flush(&o->graph);
 			if (!add_ends(&f, node, false))

@@ -45,8 +45,17 @@ static inline const uint8_t *vt_pyheap_page(struct vt_pyheap *heap, uint64_t num
 	size_t slot = number % VT_PYHEAP_NEAR;
 
 	if (heap->near[slot].number != number) { /* page 0 is never there */
+		bool later = heap->pages->later;
+		const uint8_t *data;
+
+		heap->pages->later = false;
+		data = vt_pages_page(heap->pages, number);
+		/* Not kept: each node that uses such a page has to be marked. */
+		if (heap->pages->later)
+			return data;
+		heap->pages->later = later;
 		heap->near[slot].number = number;
-		heap->near[slot].data = vt_pages_page(heap->pages, number);
+		heap->near[slot].data = data;
 	}
 	return heap->near[slot].data;
 }
