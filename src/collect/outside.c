@@ -172,8 +172,13 @@ static void read_devices(struct vt_collect *c)
 	uint64_t start = vt_now_ns();
 	uint64_t deadline = start + (c->target.live ? READ_DEADLINE_NS : CORE_DEADLINE_NS);
 
-	if (vt_collect_blocks_told(c) || c->torch_inherited ||
-	    (c->list_again && !vt_outside_has_changed(c)) || !find_devices(c))
+	if (vt_collect_blocks_told(c) || c->torch_inherited)
+		return;
+	if (c->list_again && c->outside && !vt_outside_has_changed(c)) {
+		c->outside->unchanged = true;
+		return;
+	}
+	if (!find_devices(c))
 		return;
 	for (int i = 0; i < c->outside->n; i++) {
 		struct vt_outside_device *device = &c->outside->devices[i];
@@ -257,7 +262,7 @@ static void compare_reserved(struct vt_collect *c, const struct vt_torch_device_
 
 	for (size_t i = 0; i < c->model->devices.n; i++)
 		if (c->model->devices.data[i].ordinal == result->device)
-			c->model->devices.data[i].memory_moved = !same;
+			c->model->devices.data[i].memory_moved |= !same;
 }
 
 static void finish_walks(struct vt_collect *c, struct vt_outside_sink *sink)
@@ -337,7 +342,9 @@ static void list_blocks_again(struct vt_collect *c)
 	}
 	free(sink.records);
 	c->list_again = false;
-	vt_collect_recorded_inside(c);
+	/* What is unchanged is the list of the stop, too. */
+	if (!c->outside || !c->outside->unchanged)
+		vt_collect_recorded_inside(c);
 }
 
 static void release(struct vt_collect *c)

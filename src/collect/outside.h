@@ -28,7 +28,8 @@ struct vt_collect_outside {
 	int n;
 	void *chunk; /* of VT_OUTSIDE_CHUNK, NULL none */
 	bool read;
-	uint64_t ns; /* what was done before finish() */
+	bool unchanged; /* since the blocks were listed inside */
+	uint64_t ns;    /* what was done before finish() */
 };
 
 /* Records on the heap. */

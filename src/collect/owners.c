@@ -51,6 +51,7 @@ struct vt_collect_owners {
 	bool touched;         /* the graph was made of a part only */
 	bool copied;          /* the pages were copied while the process stood still */
 	bool stood;           /* it did, with all of its threads */
+	bool blocks_moved;    /* since they were listed inside */
 	struct vt_error *err; /* why there is no graph */
 	uint64_t ns;
 };
@@ -190,7 +191,7 @@ void vt_collect_owners_begin(struct vt_collect *c)
 
 bool vt_collect_owners_move(const struct vt_collect *c)
 {
-	return c->owners && c->owners->running && !c->asked_owners.told;
+	return c->owners && !c->asked_owners.told;
 }
 
 const char *vt_collect_why_no_owners(const struct vt_collect *c)
@@ -268,6 +269,7 @@ static void rehearse(struct vt_collect *c)
 	}
 	if (c->owners->running)
 		rehearse_touching(c);
+	vt_pages_remember(&c->owners->pages, 0); /* what is left, rather than at the stop */
 }
 
 static void copy(struct vt_collect *c)
@@ -281,6 +283,7 @@ static void copy(struct vt_collect *c)
 	if (!c->owners->explored || c->target.origin->stands_still)
 		return;
 	c->owners->stood = c->stop.stands && !c->stop.n_escaped;
+	c->owners->blocks_moved = c->model->allocators.n && vt_outside_has_changed(c);
 	if (copy_again(c) && c->stop.stands) {
 		uint64_t now = vt_now_ns(), end = start + STOP_NS;
 
@@ -374,7 +377,7 @@ static void explore_if_changed(struct vt_collect *c)
 	bool changed = c->owners->copied &&
 		       vt_pages_have_changed(&c->owners->pages, vt_readers_useful());
 
-	if (changed)
+	if (changed || (c->owners->copied && c->owners->touched))
 		vt_pages_moment_is_over(&c->owners->pages);
 	if (changed || c->owners->touched)
 		explore(c);
@@ -467,7 +470,7 @@ void vt_collect_owners_finish(struct vt_collect *c)
 {
 	struct vt_model_owners *owners = &c->model->owners;
 	struct vt_error *err;
-	bool after = c->options->together && vt_collect_wants_owners(c);
+	bool after = c->options->together && vt_collect_wants_owners(c), moved;
 	uint64_t start;
 
 	if (after && c->model->n_blocks)
@@ -492,7 +495,10 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	explore_if_changed(c);
 	owners->ran = after ? !c->target.origin->stands_still && vt_outside_has_changed(c) :
 			      c->owners->copied && c->owners->pages.changed;
-	c->owners->input.one_moment = is_one_moment(c);
+	/* A list that was made again at the stop is of that moment. */
+	moved = c->owners->blocks_moved && c->model->torch_method != VT_METHOD_OUTSIDE;
+	owners->ran |= moved;
+	c->owners->input.one_moment = is_one_moment(c) && !moved;
 	start = vt_now_ns();
 	if (vt_collect_why_no_owners(c)) {
 		owners->state = VT_OWNERS_NO_LAYOUT;

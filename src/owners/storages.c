@@ -58,7 +58,7 @@ static bool add_storage(struct matching *m, uint32_t node)
 		.bytes = storage.bytes,
 		.best = node,
 		.largest = VT_GRAPH_NONE,
-		.certain = true,
+		.certain = m->input->one_moment,
 	};
 	m->storage_of[node] = (uint32_t)m->o->storages.n;
 	return true;
@@ -79,7 +79,8 @@ static void prove(struct matching *m, struct vt_owned_storage *storage, uint32_t
 {
 	uint64_t count = vt_owners_count(m->o, node), found = m->o->graph.nodes.data[node].found;
 
-	if (m->o->graph.nodes.data[node].flags & VT_NODE_LATER) {
+	if (m->o->graph.nodes.data[node].flags & VT_NODE_LATER ||
+	    !(m->o->graph.nodes.data[node].flags & VT_NODE_EXPLORED)) {
 		storage->certain = false;
 		return;
 	}
