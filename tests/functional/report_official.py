@@ -82,7 +82,7 @@ addresses = [ctypes.c_uint64() for _ in range(3)]
 for address in addresses:
     assert cuda.cuMemAllocAsync(ctypes.byref(address), ctypes.c_size_t(10 << 20), None) == 0
 assert cuda.cuMemFreeAsync(addresses.pop(), None) == 0
-print("READY", json.dumps([20 << 20, 30 << 20]), flush=True)
+print("READY", json.dumps([20 << 20, 32 << 20]), flush=True)
 sys.stdin.read()
 """
 

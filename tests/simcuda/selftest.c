@@ -27,6 +27,13 @@ int cuMemUnmap(uint64_t p, size_t n), cuMemAddressFree(uint64_t p, size_t n);
 int cuStreamBeginCapture_v2(void *s, int mode), cuStreamEndCapture(void *s, void **g),
 	cuEventQuery(void *e);
 int cuThreadExchangeStreamCaptureMode(int *mode);
+int cuMemAllocAsync(uint64_t *p, size_t n, void *s), cuMemFreeAsync(uint64_t p, void *s);
+int cuPointerGetAttribute(void *v, int attr, uint64_t p),
+	cuMemPoolGetAttribute(void *, int, void *);
+int cuDeviceGetGraphMemAttribute(int d, int attr, uint64_t *v), cuCtxGetLimit(size_t *v, int limit);
+int cuCtxSetLimit(int limit, size_t v), cuArrayCreate_v2(void **a, const void *desc);
+int cuArrayDestroy(void *a),
+	cuModuleGetGlobal_v2(uint64_t *p, size_t *n, void *m, const char *name);
 int cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags, int *status);
 
 #define MIB (1ull << 20)
@@ -125,6 +132,60 @@ static void check_vmm(void)
 	CHECK(cuMemUnmap(va + 20 * MIB, 40 * MIB) == 0);
 	CHECK(free_now() == before);
 	CHECK(cuMemAddressFree(va, 100 * MIB) == 0);
+}
+
+static uint64_t attribute(int attr, uint64_t p)
+{
+	uint64_t value = 0;
+
+	return cuPointerGetAttribute(&value, attr, p) ? ~0ull : value;
+}
+
+/* What a real driver says of its kinds of memory (580.159.04). */
+static void check_kinds(void)
+{
+	enum { CONTEXT = 1, IPC = 10, POOL = 17, SIZE, BASE, BLOCK };
+	const struct {
+		size_t width, height;
+		unsigned format, channels;
+	} floats = { 4096, 4096, 0x20, 1 };
+	void *p[3] = { 0 }, *stream = NULL, *graph, *array;
+	size_t before = free_now(), size = 0;
+	uint64_t a = 0, base = 1, value = 0;
+
+	CHECK(cudaMalloc(&p[0], 1000) == 0 && cudaMalloc(&p[1], 1000) == 0);
+	CHECK(attribute(BLOCK, num(p[0])) == attribute(BLOCK, num(p[1])));
+	CHECK(attribute(SIZE, num(p[1])) == 2 * MIB && attribute(BASE, num(p[1])) % (2 * MIB) == 0);
+	CHECK(cudaMalloc(&p[2], 3 * MIB + 1) == 0 && attribute(SIZE, num(p[2])) == 4 * MIB);
+	CHECK(attribute(IPC, num(p[2])) == 1 && attribute(POOL, num(p[2])) == 0);
+	CHECK(attribute(CONTEXT, num(p[2])) != 0);
+	for (int i = 0; i < 3; i++)
+		CHECK(cudaFree(p[i]) == 0);
+	CHECK(attribute(IPC, num(p[2])) == ~0ull);
+
+	CHECK(cuMemAllocAsync(&a, 48 * MIB, NULL) == 0 && before - free_now() == 64 * MIB);
+	CHECK(attribute(IPC, a) == 0 && attribute(CONTEXT, a) == 0);
+	CHECK(cuMemPoolGetAttribute((void *)(uintptr_t)attribute(POOL, a), 5, &value) == 0);
+	CHECK(value == 64 * MIB);
+	CHECK(cuMemFreeAsync(a, NULL) == 0 && free_now() == before);
+
+	CHECK(cudaStreamCreate(&stream) == 0 && cuStreamBeginCapture_v2(stream, 2) == 0);
+	CHECK(cuMemAllocAsync(&a, 48 * MIB, stream) == 0);
+	CHECK(cuStreamEndCapture(stream, &graph) == 0);
+	CHECK(attribute(POOL, a) == 0 && attribute(CONTEXT, a) == 0 && attribute(IPC, a) == 0);
+	CHECK(cuDeviceGetGraphMemAttribute(0, 2, &value) == 0 && value == 64 * MIB);
+	before = free_now();
+
+	CHECK(cuArrayCreate_v2(&array, &floats) == 0 && before - free_now() == 64 * MIB);
+	CHECK(cuMemGetAddressRange_v2(&base, &size, num(array)) == 0);
+	CHECK(base == 0 && size == 64 * MIB && cuArrayDestroy(array) == 0);
+
+	CHECK(cuModuleGetGlobal_v2(&a, &size, NULL, "weights_4096") == 0 && size == 4096);
+	CHECK(attribute(IPC, a) == 0 && attribute(CONTEXT, a) != 0 && attribute(POOL, a) == 0);
+	before = free_now();
+	CHECK(cuCtxGetLimit(&size, 0) == 0 && cuCtxSetLimit(0, size + 1024) == 0);
+	CHECK(before - free_now() == 1024ull * 132 * 2048);
+	CHECK(cuCtxSetLimit(0, size) == 0 && free_now() == before);
 }
 
 static void wait_at(void *mutex)
@@ -281,6 +342,7 @@ int main(void)
 	check_contexts();
 	check_memory();
 	check_vmm();
+	check_kinds();
 	check_streams();
 	check_capture();
 	check_hang();

@@ -31,8 +31,10 @@ int sim_call_mem_free(uint64_t addr)
 
 	sim_call_begin(&call, 245, "cuMemFree_v2", params);
 	if (!sim_where(addr, &w) && w.base == addr) {
+		sim_free_waits(w.device, 1);
 		sim_device_wait_idle(w.device);
-		err = w.kind == SIM_ASYNC ? sim_pool_free(addr) : sim_mem_free(addr);
+		sim_free_waits(w.device, -1);
+		err = w.pool ? sim_pool_free(addr) : sim_mem_free(addr);
 	}
 	return sim_call_end(&call, err);
 }
@@ -58,8 +60,12 @@ int sim_call_host_free(uint64_t addr)
 int sim_call_pool_alloc(struct sim_pool *pool, uint64_t size, void *stream, uint64_t *addr)
 {
 	const uint64_t params[] = { num(addr), size, num(stream) };
+	struct sim_stream *s = sim_stream_get(stream, sim_pool_device(pool));
 	struct sim_call call;
 
+	/* What is allocated while a graph is captured is the graph's. */
+	if (s && sim_stream_capture(s)->graph)
+		pool = sim_pool_of_graphs(sim_pool_device(pool));
 	sim_call_begin(&call, 598, "cuMemAllocAsync", params);
 	return sim_call_end(&call, sim_pool_alloc(pool, size, addr));
 }

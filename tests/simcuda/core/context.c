@@ -261,3 +261,51 @@ uint64_t sim_ctx_id(const struct sim_ctx *ctx)
 {
 	return ctx->id;
 }
+
+/* ---- limits ---- */
+
+/*
+ * The stack of half of what is usual, because a context costs less here, too: the memory for stacks
+ * is a part of it.
+ */
+static const size_t default_limits[SIM_LIMITS] = { 512, 1 << 20, 8 << 20 };
+static size_t limits[SIM_MAX_DEVICES][SIM_LIMITS]; /* 0: the default */
+
+#define RESIDENT_THREADS (132ull * 2048)
+
+static size_t limit_of(int device, int limit)
+{
+	return limits[device][limit] ? limits[device][limit] : default_limits[limit];
+}
+
+/* While a free waits for the device, this waits too, as on a real one. */
+int sim_ctx_limit(int device, int limit, size_t *value)
+{
+	if (limit < 0 || limit >= SIM_LIMITS)
+		return 215; /* CUDA_ERROR_UNSUPPORTED_LIMIT */
+	if (sim_free_is_waiting(device))
+		sim_device_wait_idle(device);
+	*value = limit_of(device, limit);
+	return SIM_OK;
+}
+
+/* A stack for each thread that can be resident. */
+int sim_ctx_set_limit(int device, int limit, size_t value)
+{
+	uint64_t before, after;
+	int err = SIM_OK;
+
+	if (limit < 0 || limit >= SIM_LIMITS || !value)
+		return 215;
+	sim_lock();
+	before = limit ? 0 : limit_of(device, limit) * RESIDENT_THREADS;
+	after = limit ? 0 : value * RESIDENT_THREADS;
+	sim_budget_give_locked(device, before);
+	err = sim_budget_take_locked(device, after);
+	if (err)
+		sim_budget_take_locked(device, before);
+	else
+		limits[device][limit] = value;
+	sim_unlock();
+	return err;
+}

@@ -17,7 +17,7 @@
 
 /* A page that small allocations share. */
 struct chunk {
-	uint64_t base;
+	uint64_t base, id;
 	int device;
 	unsigned used; /* slots */
 	struct chunk *next;
@@ -100,6 +100,13 @@ struct sim_range *sim_range_find_locked(uint64_t addr)
 		return NULL;
 	r = ranges[rank - 1];
 	return addr - r->base < r->size ? r : NULL;
+}
+
+struct sim_range *sim_range_from_locked(uint64_t addr)
+{
+	size_t rank = addr ? range_rank(addr - 1) : 0;
+
+	return rank < n_ranges ? ranges[rank] : NULL;
 }
 
 int sim_range_add_locked(uint64_t base, uint64_t size, enum sim_kind kind, int device, void *owner,
@@ -256,6 +263,7 @@ static int small_alloc(int device, uint64_t size, uint64_t *addr, struct chunk *
 		return err;
 	}
 	c->device = device;
+	c->id = next_id++;
 	c->next = a->chunks;
 	a->chunks = c;
 	*chunk = c;
@@ -287,7 +295,7 @@ static int alloc_locked(int device, uint64_t size, enum sim_kind kind, uint64_t 
 
 	if (err)
 		return err;
-	if (size < SMALL_LIMIT && kind != SIM_MANAGED)
+	if (size < SMALL_LIMIT && (kind == SIM_DEVICE || kind == SIM_DATA))
 		err = small_alloc(device, size, addr, &chunk);
 	else
 		err = big_alloc(device, size, addr);
@@ -303,6 +311,12 @@ static int alloc_locked(int device, uint64_t size, enum sim_kind kind, uint64_t 
 	return err;
 }
 
+static void remap(uint64_t addr, uint64_t size, int prot, int flags)
+{
+	mmap((void *)(uintptr_t)addr, round_up(size, SIM_PAGE), prot,
+	     flags | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 int sim_mem_alloc(int device, uint64_t size, enum sim_kind kind, uint64_t *addr)
 {
 	int err;
@@ -312,10 +326,9 @@ int sim_mem_alloc(int device, uint64_t size, enum sim_kind kind, uint64_t *addr)
 	sim_lock();
 	err = alloc_locked(device, size, kind, addr);
 	sim_unlock();
-	/* The host may use managed memory. Its pages stay readable after the free; so be it. */
+	/* The host may use managed memory, which is a shared mapping. */
 	if (!err && kind == SIM_MANAGED)
-		mprotect((void *)(uintptr_t)*addr, round_up(size, SIM_PAGE),
-			 PROT_READ | PROT_WRITE);
+		remap(*addr, size, PROT_READ | PROT_WRITE, MAP_SHARED);
 	return err;
 }
 
@@ -326,9 +339,11 @@ int sim_mem_free(uint64_t addr)
 
 	sim_lock();
 	r = sim_range_find_locked(addr);
-	if (!r || r->base != addr || r->kind > SIM_MANAGED) {
+	if (!r || r->base != addr || r->kind > SIM_ARRAY) {
 		err = SIM_EINVAL;
 	} else {
+		if (r->kind == SIM_MANAGED)
+			remap(addr, r->size, PROT_NONE, MAP_PRIVATE);
 		if (r->owner)
 			small_free(r->owner, addr, r->size);
 		else
@@ -346,7 +361,7 @@ int sim_mem_is_device(uint64_t addr)
 
 	sim_lock();
 	r = sim_range_find_locked(addr);
-	yes = r && (r->kind == SIM_DEVICE || r->kind == SIM_ASYNC || r->kind == SIM_RESERVED);
+	yes = r && r->kind != SIM_MANAGED && r->kind != SIM_HOST && r->kind != SIM_HOSTREG;
 	sim_unlock();
 	return yes;
 }
@@ -359,7 +374,8 @@ int sim_host_alloc(uint64_t size, int device, uint64_t *addr)
 
 	if (!size)
 		return SIM_EINVAL;
-	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/* As of the real driver, it is "/dev/zero (deleted)" in the map. */
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return SIM_ENOMEM;
 	*addr = (uint64_t)(uintptr_t)p;
@@ -415,6 +431,32 @@ int sim_host_unregister(uint64_t addr)
 	return host_remove(addr, SIM_HOSTREG) ? 713 : SIM_OK; /* ..._NOT_REGISTERED */
 }
 
+static void where_locked(const struct sim_range *r, uint64_t addr, struct sim_where *where)
+{
+	const struct chunk *chunk = r->owner;
+
+	*where = (struct sim_where){ .base = r->base,
+				     .size = r->size,
+				     .range_base = r->base,
+				     .range_size = r->size,
+				     .mapping_base = r->base,
+				     .mapping_size = round_up(r->size, SIM_PAGE),
+				     .block = r->id,
+				     .kind = r->kind,
+				     .device = r->device,
+				     .mapped = 1,
+				     .id = r->id };
+	if (r->kind == SIM_ASYNC || r->kind == SIM_GRAPH) {
+		where->pool = r->owner;
+		where->block = sim_pool_block(where->pool, addr, &where->mapping_base);
+		where->mapping_size = SIM_POOL_BLOCK;
+	} else if (chunk) {
+		where->mapping_base = chunk->base;
+		where->mapping_size = SIM_PAGE;
+		where->block = chunk->id;
+	}
+}
+
 int sim_where(uint64_t addr, struct sim_where *where)
 {
 	struct sim_range *r;
@@ -422,22 +464,12 @@ int sim_where(uint64_t addr, struct sim_where *where)
 
 	sim_lock();
 	r = sim_range_find_locked(addr);
-	if (!r) {
+	if (!r)
 		err = SIM_ENOTFOUND;
-	} else if (r->kind == SIM_RESERVED) {
+	else if (r->kind == SIM_RESERVED)
 		err = sim_vmm_where_locked(r, addr, where);
-	} else {
-		*where = (struct sim_where){ .base = r->base,
-					     .size = r->size,
-					     .range_base = r->base,
-					     .range_size = r->size,
-					     .kind = r->kind,
-					     .device = r->device,
-					     .mapped = 1,
-					     .id = r->id };
-		if (r->kind == SIM_ASYNC)
-			where->pool = sim_pool_default(r->device);
-	}
+	else
+		where_locked(r, addr, where);
 	sim_unlock();
 	return err;
 }

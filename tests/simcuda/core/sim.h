@@ -30,7 +30,8 @@ enum {
 };
 
 #define SIM_MAX_DEVICES 16
-#define SIM_PAGE (2ull << 20) /* physical memory comes in 2 MiB pages, as on real devices */
+#define SIM_PAGE (2ull << 20)        /* physical memory comes in 2 MiB pages, as on real devices */
+#define SIM_POOL_BLOCK (32ull << 20) /* memory pools grow by this */
 #define SIM_DRIVER_VERSION 13020
 
 /* ---- ctl.c: knobs, faults, waiting ---- */
@@ -114,13 +115,19 @@ int sim_ctx_device(const struct sim_ctx *ctx);
 unsigned sim_ctx_flags(const struct sim_ctx *ctx);
 uint64_t sim_ctx_id(const struct sim_ctx *ctx);
 struct sim_ctx *sim_ctx_primary_of(int device); /* NULL when it is not active */
+#define SIM_LIMITS 3 /* stack of a thread, FIFO of printf(), heap of malloc() */
+int sim_ctx_limit(int device, int limit, size_t *value);
+int sim_ctx_set_limit(int device, int limit, size_t value);
 
 /* ---- memory.c ---- */
 
 enum sim_kind {
 	SIM_DEVICE = 1, /* cudaMalloc */
-	SIM_ASYNC,      /* cudaMallocAsync */
 	SIM_MANAGED,
+	SIM_DATA,     /* a variable of a module */
+	SIM_ARRAY,    /* has no address of its own */
+	SIM_ASYNC,    /* cudaMallocAsync */
+	SIM_GRAPH,    /* the same while a graph is captured */
 	SIM_HOST,     /* pinned host memory that we allocated */
 	SIM_HOSTREG,  /* the caller's own, registered */
 	SIM_RESERVED, /* address space of the VMM calls */
@@ -131,13 +138,15 @@ struct sim_range {
 	enum sim_kind kind;
 	int device;
 	uint64_t id;
-	void *owner; /* small chunk (SIM_DEVICE), struct sim_map list (SIM_RESERVED) */
+	/* small chunk, struct sim_map list (SIM_RESERVED), pool (SIM_ASYNC, SIM_GRAPH) */
+	void *owner;
 };
 
 /* The caller holds the lock for those that end in _locked. */
 int sim_budget_take_locked(int device, uint64_t bytes);
 void sim_budget_give_locked(int device, uint64_t bytes);
 struct sim_range *sim_range_find_locked(uint64_t addr);
+struct sim_range *sim_range_from_locked(uint64_t addr); /* the first that begins there or later */
 int sim_range_add_locked(uint64_t base, uint64_t size, enum sim_kind kind, int device, void *owner,
 			 struct sim_range **range);
 void sim_range_del_locked(struct sim_range *range);
@@ -157,7 +166,9 @@ struct sim_where {                       /* what the driver knows about an addre
 	enum sim_kind kind;
 	int device, mapped;
 	uint64_t id;
+	uint64_t mapping_base, mapping_size, block; /* the memory behind it, and its number */
 	void *pool;
+	unsigned handle_types; /* by which it can be shared */
 };
 int sim_where(uint64_t addr, struct sim_where *where);
 
@@ -183,6 +194,14 @@ int sim_vmm_where_locked(struct sim_range *range, uint64_t addr, struct sim_wher
 
 struct sim_pool;
 struct sim_pool *sim_pool_default(int device);
+struct sim_pool *sim_pool_current(int device);
+void sim_pool_set_current(int device, struct sim_pool *pool);
+struct sim_pool *sim_pool_of_graphs(int device);
+int sim_pool_device(const struct sim_pool *pool);
+uint64_t sim_pool_block(const struct sim_pool *pool, uint64_t addr,
+			uint64_t *base); /* its number */
+int sim_pool_destroy(struct sim_pool *pool);
+uint64_t sim_pool_used_blocks(struct sim_pool *pool);
 int sim_pool_valid(const struct sim_pool *pool);
 int sim_pool_create(int device, struct sim_pool **pool);
 int sim_pool_alloc(struct sim_pool *pool, uint64_t size, uint64_t *addr);
@@ -218,6 +237,8 @@ int sim_stream_priority(const struct sim_stream *stream);
 int sim_stream_query(struct sim_stream *stream);
 void sim_stream_wait_idle(struct sim_stream *stream);
 void sim_device_wait_idle(int device);
+void sim_free_waits(int device, int change); /* a thread begins to wait in a free, or ends */
+int sim_free_is_waiting(int device);
 void sim_stream_work(struct sim_stream *stream);              /* a kernel, a copy, a memset */
 void sim_stream_spin(struct sim_stream *stream, uint64_t ns); /* a kernel that takes a while */
 int sim_stream_host_fn(struct sim_stream *stream, void (*fn)(void *), void *arg);

@@ -379,3 +379,16 @@ int sim_event_elapsed(struct sim_event *start, struct sim_event *end, float *ms)
 	*ms = (float)((double)end->at_ns - (double)start->at_ns) / 1e6f;
 	return SIM_OK;
 }
+
+static int waiting_frees[SIM_MAX_DEVICES];
+
+void sim_free_waits(int device, int change)
+{
+	if (device >= 0)
+		__atomic_add_fetch(&waiting_frees[device], change, __ATOMIC_ACQ_REL);
+}
+
+int sim_free_is_waiting(int device)
+{
+	return __atomic_load_n(&waiting_frees[device], __ATOMIC_ACQUIRE) > 0;
+}

@@ -9,6 +9,7 @@
 
 #define HANDLE_MAGIC 0x4c444e48
 #define PROP_SIZE 32 /* sizeof(CUmemAllocationProp) */
+#define PROP_HANDLE_TYPES 4
 
 struct sim_handle {
 	uint32_t magic;
@@ -313,5 +314,10 @@ int sim_vmm_where_locked(struct sim_range *range, uint64_t addr, struct sim_wher
 	where->device = map->handle->device;
 	where->mapped = 1;
 	where->id = map->handle->id;
+	where->mapping_base = map->base;
+	where->mapping_size = map->size;
+	where->block = map->handle->id;
+	memcpy(&where->handle_types, map->handle->prop + PROP_HANDLE_TYPES,
+	       sizeof(where->handle_types));
 	return SIM_OK;
 }

@@ -211,6 +211,18 @@ DRV(cuCtxGetStreamPriorityRange, int *least, int *greatest)
 	return SIM_OK;
 }
 
+DRV(cuCtxGetLimit, size_t *value, int limit)
+{
+	DRV_ENTER_CTX(dev);
+	return sim_ctx_limit(dev, limit, value);
+}
+
+DRV(cuCtxSetLimit, int limit, size_t value)
+{
+	DRV_ENTER_CTX(dev);
+	return sim_ctx_set_limit(dev, limit, value);
+}
+
 DRV(cuCtxSynchronize, void)
 {
 	DRV_ENTER_CTX(dev);

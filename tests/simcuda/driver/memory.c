@@ -105,7 +105,7 @@ DRV(cuMemGetAddressRange_v2, uint64_t *base, size_t *size, uint64_t addr)
 	if (sim_where(addr, &w) || !w.mapped)
 		return SIM_ENOTFOUND;
 	if (base)
-		*base = w.base;
+		*base = w.kind == SIM_ARRAY ? 0 : w.base;
 	if (size)
 		*size = w.size;
 	return SIM_OK;
@@ -151,7 +151,10 @@ static uint64_t attr_value(int attr, uint64_t addr, const struct sim_where *w)
 
 	switch (attr) {
 	case ATTR_CONTEXT:
-		return w->device < 0 ? 0 : (uint64_t)(uintptr_t)sim_ctx_primary_of(w->device);
+		if (w->device < 0 || w->kind == SIM_RESERVED || w->kind == SIM_ASYNC ||
+		    w->kind == SIM_GRAPH)
+			return 0;
+		return (uint64_t)(uintptr_t)sim_ctx_primary_of(w->device);
 	case ATTR_MEMORY_TYPE:
 		return host ? 1 : 2;
 	case ATTR_DEVICE_POINTER:
@@ -159,8 +162,9 @@ static uint64_t attr_value(int attr, uint64_t addr, const struct sim_where *w)
 	case ATTR_HOST_POINTER:
 		return host || w->kind == SIM_MANAGED ? addr : 0;
 	case ATTR_BUFFER_ID:
-	case ATTR_BLOCK_ID:
 		return w->id;
+	case ATTR_BLOCK_ID:
+		return w->block;
 	case ATTR_IS_MANAGED:
 		return w->kind == SIM_MANAGED;
 	case ATTR_DEVICE_ORDINAL:
@@ -176,11 +180,13 @@ static uint64_t attr_value(int attr, uint64_t addr, const struct sim_where *w)
 	case ATTR_ACCESS_FLAGS:
 		return 3;
 	case ATTR_MEMPOOL:
-		return (uint64_t)(uintptr_t)w->pool;
+		return w->kind == SIM_ASYNC ? (uint64_t)(uintptr_t)w->pool : 0;
+	case ATTR_HANDLE_TYPES:
+		return w->handle_types;
 	case ATTR_MAPPING_SIZE:
-		return w->size;
+		return w->mapping_size;
 	case ATTR_MAPPING_BASE:
-		return w->base;
+		return w->mapping_base;
 	default:
 		return 0;
 	}
@@ -202,7 +208,7 @@ DRV(cuPointerGetAttribute, void *data, int attr, uint64_t addr)
 	struct sim_where w;
 
 	DRV_ENTER();
-	if (sim_where(addr, &w))
+	if (sim_where(addr, &w) || !w.mapped || w.kind == SIM_ARRAY)
 		return SIM_EINVAL;
 	return put_attr(data, attr, addr, &w);
 }
@@ -213,7 +219,7 @@ DRV(cuPointerGetAttributes, unsigned n, const int *attrs, void **data, uint64_t 
 	int known, err = SIM_OK;
 
 	DRV_ENTER();
-	known = !sim_where(addr, &w);
+	known = !sim_where(addr, &w) && w.mapped && w.kind != SIM_ARRAY;
 	for (unsigned i = 0; i < n && !err; i++)
 		err = put_attr(data[i], attrs[i], addr, known ? &w : NULL);
 	return err;
@@ -232,7 +238,37 @@ DRV(cuDeviceGetDefaultMemPool, struct sim_pool **pool, int device)
 
 DRV(cuDeviceGetMemPool, struct sim_pool **pool, int device)
 {
-	return cuDeviceGetDefaultMemPool(pool, device);
+	DRV_ENTER();
+	if (sim_check_device(device))
+		return SIM_EBADDEVICE;
+	*pool = sim_pool_current(device);
+	return SIM_OK;
+}
+
+DRV(cuDeviceSetMemPool, int device, struct sim_pool *pool)
+{
+	DRV_ENTER();
+	if (sim_check_device(device) || !sim_pool_valid(pool))
+		return SIM_EINVAL;
+	sim_pool_set_current(device, pool);
+	return SIM_OK;
+}
+
+#define POOL_PROPS_LOCATION_ID 12
+
+DRV(cuMemPoolCreate, struct sim_pool **pool, const void *props)
+{
+	int device;
+
+	DRV_ENTER();
+	memcpy(&device, (const char *)props + POOL_PROPS_LOCATION_ID, sizeof(device));
+	return sim_check_device(device) ? SIM_EINVAL : sim_pool_create(device, pool);
+}
+
+DRV(cuMemPoolDestroy, struct sim_pool *pool)
+{
+	DRV_ENTER();
+	return sim_pool_valid(pool) ? sim_pool_destroy(pool) : SIM_EINVAL;
 }
 
 DRV(cuMemPoolGetAttribute, struct sim_pool *pool, int attr, void *value)
@@ -259,7 +295,66 @@ DRV(cuMemPoolTrimTo, struct sim_pool *pool, size_t keep)
 DRV(cuMemAllocAsync, uint64_t *addr, size_t size, void *stream)
 {
 	DRV_ENTER_CTX(dev);
-	return sim_call_pool_alloc(sim_pool_default(dev), size, stream, addr);
+	return sim_call_pool_alloc(sim_pool_current(dev), size, stream, addr);
+}
+
+DRV(cuMemAllocFromPoolAsync, uint64_t *addr, size_t size, struct sim_pool *pool, void *stream)
+{
+	DRV_ENTER();
+	return sim_pool_valid(pool) ? sim_call_pool_alloc(pool, size, stream, addr) : SIM_EINVAL;
+}
+
+enum { /* CUgraphMem_attribute */
+       GRAPH_USED_CURRENT,
+       GRAPH_USED_HIGH,
+       GRAPH_RESERVED_CURRENT,
+       GRAPH_RESERVED_HIGH,
+};
+
+DRV(cuDeviceGetGraphMemAttribute, int device, int attr, uint64_t *value)
+{
+	struct sim_pool *pool;
+
+	DRV_ENTER();
+	if (sim_check_device(device))
+		return SIM_EBADDEVICE;
+	pool = sim_pool_of_graphs(device);
+	if (attr == GRAPH_USED_CURRENT || attr == GRAPH_USED_HIGH)
+		*value = sim_pool_used_blocks(pool);
+	else
+		return sim_pool_get(pool, attr == GRAPH_RESERVED_CURRENT ? 5 : 6, value);
+	return SIM_OK;
+}
+
+/* ---- arrays: memory without an address of its own ---- */
+
+DRV(cuArrayCreate_v2, void **array, const void *descriptor)
+{
+	static const unsigned char bytes_of[] = { [0x01] = 1, [0x02] = 2, [0x03] = 4, [0x08] = 1,
+						  [0x09] = 2, [0x0a] = 4, [0x10] = 2, [0x20] = 4 };
+	struct {
+		size_t width, height;
+		unsigned format, channels;
+	} d;
+	uint64_t addr;
+	int err;
+
+	DRV_ENTER_CTX(dev);
+	memcpy(&d, descriptor, sizeof(d));
+	if (d.format >= sizeof(bytes_of) || !bytes_of[d.format])
+		return SIM_EINVAL;
+	err = sim_mem_alloc(dev,
+			    d.width * (d.height ? d.height : 1) * d.channels * bytes_of[d.format],
+			    SIM_ARRAY, &addr);
+	if (!err)
+		*array = (void *)(uintptr_t)addr;
+	return err;
+}
+
+DRV(cuArrayDestroy, void *array)
+{
+	DRV_ENTER_CTX(dev);
+	return sim_mem_free((uint64_t)(uintptr_t)array);
 }
 
 DRV(cuMemFreeAsync, uint64_t addr, void *stream)

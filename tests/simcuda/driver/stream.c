@@ -2,6 +2,9 @@
 /* Streams, events, launches and modules of the driver API. */
 #include "drv.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define GET_STREAM(s, handle, dev)                              \
 	struct sim_stream *s = sim_stream_get((handle), (dev)); \
 	if (!s)                                                 \
@@ -148,6 +151,20 @@ DRV(cuModuleLoadDataEx, void **module, const void *image, unsigned n, int *optio
 DRV(cuModuleLoad, void **module, const char *name)
 {
 	return cuModuleLoadData(module, name);
+}
+
+/* Every variable exists; the number at the end of its name is its size: "weights_4096". */
+DRV(cuModuleGetGlobal_v2, uint64_t *addr, size_t *size, void *module, const char *name)
+{
+	const char *digits = strrchr(name, '_');
+	size_t bytes = digits ? strtoull(digits + 1, NULL, 10) : 0;
+
+	DRV_ENTER_CTX(dev);
+	(void)module;
+	if (!bytes)
+		return SIM_ENOTFOUND;
+	*size = bytes;
+	return sim_mem_alloc(dev, bytes, SIM_DATA, addr);
 }
 
 DRV(cuModuleUnload, void *module)

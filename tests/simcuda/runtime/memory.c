@@ -211,7 +211,11 @@ RT(cudaDeviceGetDefaultMemPool, struct sim_pool **pool, int device)
 
 RT(cudaDeviceGetMemPool, struct sim_pool **pool, int device)
 {
-	return cudaDeviceGetDefaultMemPool(pool, device);
+	RT_ENTER();
+	if (sim_check_device(device))
+		return rt_result(SIM_EBADDEVICE);
+	*pool = sim_pool_current(device);
+	return SIM_OK;
 }
 
 RT(cudaMemPoolGetAttribute, struct sim_pool *pool, int attr, void *value)
@@ -251,7 +255,7 @@ RT(cudaMallocAsync, void **ptr, size_t size, void *stream)
 
 	RT_ENTER_CTX(dev);
 	RT_STREAM(s, stream, dev);
-	err = sim_call_pool_alloc(sim_pool_default(sim_stream_device(s)), size, stream, &addr);
+	err = sim_call_pool_alloc(sim_pool_current(sim_stream_device(s)), size, stream, &addr);
 	return store_ptr(ptr, addr, err);
 }
 
