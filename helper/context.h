@@ -26,4 +26,11 @@ void vt_helper_return_context(struct vt_helper_shared *shared, int device);
  */
 int vt_helper_spare_captures(const struct vt_helper_shared *shared);
 
+/*
+ * The four numbers of a pool, which belong together. handle is set only on success, else error.
+ * Needs vt_helper_spare_captures().
+ */
+void vt_helper_read_pool(struct vt_helper_shared *shared, uint64_t handle,
+			 struct vt_cuda_pool *out);
+
 #endif

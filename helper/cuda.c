@@ -373,29 +373,39 @@ static CUresult read_pool(struct vt_helper_shared *shared, CUmemoryPool pool,
 /*
  * The four numbers are queried one by one, and belong together when a second query gives the same.
  */
-static void ask_pool(struct vt_helper_shared *shared, pool_fn *get, CUdevice device,
-		     struct vt_cuda_pool *out)
+void vt_helper_read_pool(struct vt_helper_shared *shared, uint64_t handle, struct vt_cuda_pool *out)
 {
+	CUmemoryPool pool = (CUmemoryPool)handle;
 	struct vt_cuda_pool before, now;
-	CUmemoryPool pool = NULL;
 	CUresult err;
 
-	if (!get)
-		return;
 	memset(&now, 0, sizeof(now));
-	err = get(&pool, device);
-	if (err == CUDA_SUCCESS)
-		err = read_pool(shared, pool, &now);
+	err = read_pool(shared, pool, &now);
 	for (int i = 0; err == CUDA_SUCCESS && i < POOL_TRIES; i++) {
 		before = now;
 		err = read_pool(shared, pool, &now);
 		if (!memcmp(&before, &now, sizeof(now))) {
 			*out = now;
-			out->handle = (uint64_t)pool;
+			out->handle = handle;
 			return;
 		}
 	}
 	out->error = err == CUDA_SUCCESS ? VT_POOL_CHANGES : (int32_t)err;
+}
+
+static void ask_pool(struct vt_helper_shared *shared, pool_fn *get, CUdevice device,
+		     struct vt_cuda_pool *out)
+{
+	CUmemoryPool pool = NULL;
+	CUresult err;
+
+	if (!get)
+		return;
+	err = get(&pool, device);
+	if (err == CUDA_SUCCESS)
+		vt_helper_read_pool(shared, (uint64_t)pool, out);
+	else
+		out->error = (int32_t)err;
 }
 
 /* On a device without an active context, this process has nothing in the pools. */

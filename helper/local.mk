@@ -14,6 +14,8 @@ helper_sources = \
 	helper/owners_record.c \
 	helper/owners_tensor.c \
 	helper/python.c \
+	helper/ranges.c \
+	helper/ranges_what.c \
 	helper/torch.c \
 	helper/why.c \
 	src/walk/torch/read.c \
@@ -27,9 +29,11 @@ helper_headers = \
 	helper/ops.h \
 	helper/owners.h \
 	helper/python.h \
+	helper/ranges.h \
 	include/vramtap/freestanding.h \
 	include/vramtap/helper_abi.h \
 	include/vramtap/mem.h \
+	include/vramtap/ranges.h \
 	include/vramtap/recorder.h \
 	include/vramtap/torch.h \
 	src/walk/torch/torch.h \

@@ -74,6 +74,12 @@ static uint32_t op_torch_walk(struct vt_helper_shared *shared, uint64_t mapped)
 				       room_size(shared, mapped));
 }
 
+static uint32_t op_ranges(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	return vt_helper_op_ranges(shared, (char *)shared + VT_HELPER_ROOM_OFFSET,
+				   room_size(shared, mapped));
+}
+
 static uint32_t op_load_recorder(struct vt_helper_shared *shared, uint64_t mapped)
 {
 	vt_helper_spare_captures(shared); /* libraries' constructors run */
@@ -99,6 +105,7 @@ static helper_op *const *find_op(uint32_t op)
 		[VT_OP_ASK_OWNERS] = op_ask_owners,
 		[VT_OP_LOAD_RECORDER] = op_load_recorder,
 		[VT_OP_CALL_RECORDER] = op_call_recorder,
+		[VT_OP_RANGES] = op_ranges,
 	};
 
 	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;

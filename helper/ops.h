@@ -34,6 +34,12 @@ uint32_t vt_helper_op_cuda(struct vt_helper_shared *shared);
 uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared);
 
 /*
+ * Fills shared->ranges, and room with records behind the areas that are there. See helper_abi.h for
+ * how it goes on after VT_HELPER_NO_ROOM.
+ */
+uint32_t vt_helper_op_ranges(struct vt_helper_shared *shared, void *room, uint64_t room_size);
+
+/*
  * Fills shared->torch and room (the file area behind the header, VT_HELPER_ROOM_OFFSET bytes after
  * shared) with records. VT_HELPER_NO_ROOM sets shared->room_needed to the bytes of room that would
  * do.

@@ -16,10 +16,11 @@
 #include <stdint.h>
 
 #include "vramtap/recorder.h"
+#include "vramtap/ranges.h"
 #include "vramtap/torch.h"
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
-#define VT_HELPER_ABI 5
+#define VT_HELPER_ABI 6
 /* of the memory file the library is loaded from, + "-" + build id */
 #define VT_HELPER_FILE_NAME "vramtap-helper"
 
@@ -36,6 +37,7 @@ enum vt_helper_op {
 	VT_OP_ASK_FLIGHT = 8,
 	/* what holds the tensors, through the interpreter */
 	VT_OP_ASK_OWNERS = 9,
+	VT_OP_RANGES = 10, /* every allocation that the driver knows of */
 };
 
 enum vt_helper_status {
@@ -70,6 +72,9 @@ struct vt_helper_imports {
 	uint64_t cuDeviceGetMemPool;
 	uint64_t cuMemPoolGetAttribute;
 	uint64_t cuThreadExchangeStreamCaptureMode; /* CUDA 10.1 on */
+	uint64_t cuMemGetAddressRange;
+	uint64_t cuPointerGetAttribute;
+	uint64_t cuDeviceGetGraphMemAttribute; /* CUDA 11.4 on */
 	/* runtime */
 	uint64_t cudaMemGetInfo;
 	uint64_t cudaRuntimeGetVersion;
@@ -226,6 +231,58 @@ struct vt_cuda_pools_answer {
 	int32_t n_devices;
 	int32_t pad;
 	struct vt_cuda_pool pools[VT_MAX_CUDA_DEVICES][VT_N_POOLS];
+};
+
+/* Addresses among which the driver's memory can be, as the target's map shows them. */
+struct vt_range_area {
+	uint64_t start, end; /* end is exclusive */
+};
+
+/* The areas are at the start of the room, sorted by nothing: the first are walked first. */
+struct vt_ranges_args {
+	uint64_t n_areas;
+	uint64_t budget_ns;  /* it ends by itself after this time */
+	uint64_t max_probes; /* and after so many questions of addresses */
+	uint64_t max_ranges;
+};
+
+/* Pools are known by an allocation of theirs. */
+struct vt_found_pool {
+	int32_t device;
+	int32_t pad;
+	struct vt_cuda_pool pool;
+};
+
+#define VT_MAX_FOUND_POOLS 64
+
+/* Of a device whose primary context is active. */
+struct vt_device_use {
+	uint8_t known; /* the other fields are set */
+	uint8_t graph_known;
+	uint8_t pad[6];
+	uint64_t graph_used, graph_reserved; /* memory of CUDA graphs */
+};
+
+/*
+ * The records are behind the areas. The first fields are set while the walk goes on, so the tool
+ * has what there is even if one question is never answered; asked again, the walk goes on where it
+ * stopped. The tool zeroes all of it before the first request.
+ */
+struct vt_ranges_answer {
+	uint64_t n_ranges;
+	uint64_t area, at; /* where it goes on */
+	/* the page that small allocations share, or may share, and how it is walked */
+	uint64_t close_end, close_step;
+	uint32_t close_found; /* it has small allocations; else it follows one that has */
+	uint32_t pad;
+	uint64_t probes; /* questions of addresses */
+	uint64_t total_ns;
+	uint32_t whole;         /* all areas were walked */
+	uint32_t by_attributes; /* the context is broken: arrays are not found */
+	uint32_t asked_pools;   /* 0: that could spoil a capture */
+	uint32_t n_pools;
+	struct vt_found_pool pools[VT_MAX_FOUND_POOLS];
+	struct vt_device_use devices[VT_MAX_CUDA_DEVICES];
 };
 
 struct vt_torch_walk_args {
@@ -408,6 +465,7 @@ struct vt_helper_shared {
 		struct vt_ask_owners_args ask_owners;
 		struct vt_load_recorder_args load_recorder;
 		struct vt_call_recorder_args call_recorder;
+		struct vt_ranges_args ranges;
 	} args;
 	struct vt_cuda_answer cuda;
 	struct vt_cuda_pools_answer pools;
@@ -417,6 +475,7 @@ struct vt_helper_shared {
 	struct vt_ask_flight_answer flight;
 	struct vt_ask_owners_answer owners;
 	struct vt_recorder_answer recorder;
+	struct vt_ranges_answer ranges;
 };
 
 /* Where the room for records starts, in bytes after the head. */

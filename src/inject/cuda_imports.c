@@ -41,6 +41,9 @@ static const struct import {
 	{ "libcuda.so",
 	  FIELD(cuThreadExchangeStreamCaptureMode),
 	  { "cuThreadExchangeStreamCaptureMode" } },
+	{ "libcuda.so", FIELD(cuMemGetAddressRange), { "cuMemGetAddressRange_v2" } },
+	{ "libcuda.so", FIELD(cuPointerGetAttribute), { "cuPointerGetAttribute" } },
+	{ "libcuda.so", FIELD(cuDeviceGetGraphMemAttribute), { "cuDeviceGetGraphMemAttribute" } },
 	{ "libcudart", FIELD(cudaMemGetInfo), { "cudaMemGetInfo" } },
 	{ "libcudart", FIELD(cudaRuntimeGetVersion), { "cudaRuntimeGetVersion" } },
 #undef FIELD

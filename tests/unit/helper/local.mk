@@ -6,6 +6,11 @@ tests_unit_helper_test_helper_ops_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/he
 tests_unit_helper_test_helper_ops_LDADD = $(vt_walk) $(unit_libs)
 tests_unit_helper_test_helper_ops_LDFLAGS = -pthread
 
+unit_tests += tests/unit/helper/test_ranges
+tests_unit_helper_test_ranges_SOURCES = tests/unit/helper/test_ranges.c helper/cuda.c helper/ranges.c helper/ranges_what.c helper/why.c
+tests_unit_helper_test_ranges_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper $(VT_CUDA_CPPFLAGS)
+tests_unit_helper_test_ranges_LDADD = $(unit_libs)
+
 # The recorder's own sources, compiled like any program (and so with the sanitizers).
 recorder_core = helper/recorder/state.c helper/recorder/lanes.c helper/recorder/memory.c helper/recorder/record.c \
 	helper/recorder/blocks.c helper/recorder/oom.c helper/recorder/stacks.c tests/unit/helper/recorder_fakes.c tests/unit/helper/recorder_fakes.h
