@@ -513,6 +513,11 @@ bool vt_model_account(struct vt_model *model)
 		ok = false;
 	}
 	vt_model_count_owners(model);
+	if (!vt_account_ledger(model)) {
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_CUDA, "no-memory",
+			      "not enough memory here to sum up the driver's allocations");
+		ok = false;
+	}
 	if (!vt_find_sites(model)) {
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "no-memory",
 			      "not enough memory here to group the recorded backtraces");

@@ -11,6 +11,9 @@
 /* The totals of model.pinned, and the diagnostics for what could not be read of it. */
 void vt_account_pinned(struct vt_model *model);
 
+/* The fields marked "account" of ledger. Needs the allocators' totals. */
+bool vt_account_ledger(struct vt_model *model);
+
 /* stack.hash, thread.group and .next_in_group, thread_groups. */
 bool vt_group_threads(struct vt_model *model);
 

@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "vramtap/torch.h"
 #include "model/doing.h"
+#include "model/ledger.h"
 #include "model/owners.h"
 #include "model/usage.h"
 
@@ -117,6 +118,7 @@ struct vt_model_pool {
 	bool is_current; /* the process has set it instead of the default pool */
 	uint64_t reserved_bytes, reserved_high_bytes; /* now, and the high-water mark */
 	uint64_t used_bytes, used_high_bytes;
+	uint64_t handle; /* CUmemoryPool; 0 unknown */
 };
 
 #define VT_MODEL_MAX_POOLS 2
@@ -570,6 +572,7 @@ struct vt_model {
 	struct vt_model_versions versions;
 	enum vt_method cuda_method;
 	VT_VEC(struct vt_model_device) devices;
+	struct vt_model_ledger ledger; /* all allocations of the process that the driver knows */
 	enum vt_method torch_method;
 	enum vt_allocator_state torch_state;
 	struct vt_model_usage usage; /* who else uses the devices */

@@ -14,6 +14,11 @@ tests_unit_model_test_flight_SOURCES = tests/unit/model/test_flight.c
 tests_unit_model_test_flight_CPPFLAGS = $(unit_cppflags)
 tests_unit_model_test_flight_LDADD = $(vt_model) $(unit_libs)
 
+unit_tests += tests/unit/model/test_ledger
+tests_unit_model_test_ledger_SOURCES = tests/unit/model/test_ledger.c $(report_models)
+tests_unit_model_test_ledger_CPPFLAGS = $(unit_cppflags)
+tests_unit_model_test_ledger_LDADD = $(vt_model) $(unit_libs)
+
 unit_tests += tests/unit/model/test_owners
 tests_unit_model_test_owners_SOURCES = tests/unit/model/test_owners.c
 tests_unit_model_test_owners_CPPFLAGS = $(unit_cppflags)

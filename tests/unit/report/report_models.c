@@ -123,6 +123,53 @@ struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uin
 	return b;
 }
 
+struct vt_model_ledger_device *report_add_ledger(struct vt_model *model, int device)
+{
+	struct vt_model_ledger_device *d = checked(vt_vec_append(&model->ledger.devices));
+
+	*d = (struct vt_model_ledger_device){ .device = device };
+	model->ledger.known = model->ledger.whole = model->ledger.pools_asked = true;
+	return d;
+}
+
+struct vt_model_range *report_add_range(struct vt_model *model, uint8_t kind, uint64_t start,
+					uint64_t size)
+{
+	static const uint64_t page = 2 * MIB;
+	size_t n = model->ledger.ranges.n;
+	const struct vt_range_rec *last = n ? &model->ledger.ranges.data[n - 1].rec : NULL;
+	struct vt_model_range *range;
+
+	if (!start)
+		start = last ? (last->start + last->size + page) / page * page :
+			       UINT64_C(0x7e0000000000);
+	range = checked(vt_vec_append(&model->ledger.ranges));
+	*range = (struct vt_model_range){ .rec = { .kind = kind, .start = start, .size = size } };
+	if (kind == VT_RANGE_DEVICE || kind == VT_RANGE_MAPPED || kind == VT_RANGE_DATA) {
+		range->rec.mapping = start / page * page;
+		range->rec.physical = (start + size + page - 1) / page * page - range->rec.mapping;
+		range->rec.block = range->rec.mapping / page;
+	}
+	return range;
+}
+
+void report_add_pytorch_ranges(struct vt_model *model)
+{
+	size_t end;
+
+	for (size_t i = 0; i < model->n_blocks; i = end) {
+		const struct vt_block_rec *b = &model->blocks[i];
+		uint64_t size = 0;
+
+		end = vt_model_segment_end(model, i, model->n_blocks);
+		for (size_t k = i; k < end; k++)
+			size += model->blocks[k].size;
+		if (b->state != VT_BLOCK_UNMAPPED)
+			report_add_range(model, VT_RANGE_DEVICE, b->addr, size)->rec.device =
+				b->device;
+	}
+}
+
 void report_add_pinned(struct vt_model *model)
 {
 	static const struct vt_pinned_block blocks[] = {
@@ -579,6 +626,42 @@ static void build_pools(struct vt_model *model)
 	d->pools[0] = (struct vt_model_pool){ false, 3 * GIB, 4 * GIB, 2 * GIB, 4 * GIB };
 	d->pools[1] = (struct vt_model_pool){ true, GIB, GIB, GIB / 2, GIB };
 	model->torch_state = VT_ALLOCATOR_ASYNC;
+}
+
+static void add_other_ranges(struct vt_model *model)
+{
+	struct vt_model_ledger_device *d = report_add_ledger(model, 0);
+
+	d->graph_known = true;
+	d->graph_used_bytes = 32 * MIB;
+	d->graph_reserved_bytes = 64 * MIB;
+	report_add_range(model, VT_RANGE_DEVICE, 0, 64 * MIB);
+	report_add_range(model, VT_RANGE_DEVICE, 0, 3 * MIB + 1);
+	for (int i = 0; i < 20; i++)
+		report_add_range(model, VT_RANGE_MAPPED, 0, 2 * MIB)->rec.exportable = i % 2;
+	report_add_range(model, VT_RANGE_DATA, 0, 1000);
+	report_add_range(model, VT_RANGE_ARRAY, 0, 5 * MIB);
+	report_add_range(model, VT_RANGE_GRAPH, 0, 20 * MIB);
+	report_add_range(model, VT_RANGE_MANAGED, 0, 16 * MIB);
+	report_add_range(model, VT_RANGE_HOST, 0, 5 * MIB);
+	report_add_range(model, VT_RANGE_POOL, 0, 48 * MIB)->rec.pool = 0xb001;
+	*(struct vt_model_ledger_pool *)checked(vt_vec_append(&model->ledger.pools)) =
+		(struct vt_model_ledger_pool){ 0, 0xb001, true, 96 * MIB, 48 * MIB };
+}
+
+static void build_ledger(struct vt_model *model)
+{
+	build_training(model);
+	add_other_ranges(model);
+	report_add_pytorch_ranges(model);
+}
+
+static void build_no_pytorch(struct vt_model *model)
+{
+	add_identity(model);
+	report_add_device(model, 0, 9 * GIB, 80 * GIB);
+	model->torch_state = VT_ALLOCATOR_NOT_LOADED;
+	add_other_ranges(model);
 }
 
 static void build_held(struct vt_model *model)
@@ -1083,6 +1166,8 @@ static const struct {
 } models[] = {
 	{ "training", build_training },
 	{ "pools", build_pools },
+	{ "ledger", build_ledger },
+	{ "no-pytorch", build_no_pytorch },
 	{ "held", build_held },
 	{ "recorded", build_recorded },
 	{ "recorder", build_recorder },
@@ -1104,9 +1189,10 @@ static const struct {
 };
 
 const char *const report_model_names[] = {
-	"training",     "held",         "recorded",      "recorder", "sampled", "just-on",
-	"unstable",     "refused",      "contradiction", "debugged", "no-cuda", "deadlock",
-	"many-devices", "many-threads", "hostile",       "nothing",  "empty",   "shared",
+	"training", "held",     "recorded",     "recorder",      "sampled",
+	"just-on",  "unstable", "refused",      "contradiction", "debugged",
+	"no-cuda",  "deadlock", "many-devices", "many-threads",  "hostile",
+	"nothing",  "empty",    "shared",       "ledger",        "no-pytorch",
 	NULL,
 };
 

@@ -28,6 +28,16 @@ struct vt_block_rec *report_add_block(struct vt_model *model, uint8_t state, uin
 				      uint64_t requested);
 
 /*
+ * The ledger of a device; ranges that are added go after the last one, or at start. A range has its
+ * own memory: one mapping of whole pages.
+ */
+struct vt_model_ledger_device *report_add_ledger(struct vt_model *model, int device);
+struct vt_model_range *report_add_range(struct vt_model *model, uint8_t kind, uint64_t start,
+					uint64_t size);
+/* The ranges that PyTorch's segments are made of. */
+void report_add_pytorch_ranges(struct vt_model *model);
+
+/*
  * Pinned host memory: 2 GiB in use, 256 KiB that await their free (in a private pool), 4 GiB
  * cached; 7 blocks.
  */

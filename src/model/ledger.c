@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose each range is, and how much of the device's memory it is. */
+#include "model/ledger.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/format.h"
+#include "model/account.h"
+
+/* More than any device or address space has: no sum of a million of them overflows. */
+#define MAX_BYTES (UINT64_C(1) << 43)
+#define DRIVER_PAGE (UINT64_C(2) << 20)
+
+static struct vt_model_ledger_device *device_of(struct vt_model_ledger *ledger, int device)
+{
+	for (size_t i = 0; i < ledger->devices.n; i++)
+		if (ledger->devices.data[i].device == device)
+			return &ledger->devices.data[i];
+	return NULL;
+}
+
+const struct vt_model_ledger_device *vt_model_ledger_device(const struct vt_model *model,
+							    int device)
+{
+	return device_of((struct vt_model_ledger *)&model->ledger, device);
+}
+
+const char *vt_range_kind_name(unsigned int kind)
+{
+	static const char *const names[VT_N_RANGE_KINDS] = {
+		[VT_RANGE_OTHER] = "other",     [VT_RANGE_DEVICE] = "device",
+		[VT_RANGE_MAPPED] = "mapped",   [VT_RANGE_POOL] = "pool",
+		[VT_RANGE_MANAGED] = "managed", [VT_RANGE_HOST] = "host",
+		[VT_RANGE_DATA] = "data",       [VT_RANGE_ARRAY] = "array",
+		[VT_RANGE_GRAPH] = "graph",
+	};
+
+	return names[kind < VT_N_RANGE_KINDS ? kind : VT_RANGE_OTHER];
+}
+
+bool vt_range_is_of_device(uint8_t kind)
+{
+	return kind != VT_RANGE_HOST && kind != VT_RANGE_MANAGED && kind != VT_RANGE_OTHER;
+}
+
+/* ---- ranges that make sense ---- */
+
+static int compare_ranges(const void *pa, const void *pb)
+{
+	const struct vt_model_range *a = pa, *b = pb;
+
+	return (a->rec.start > b->rec.start) - (a->rec.start < b->rec.start);
+}
+
+static bool is_sorted(const struct vt_model_ledger *ledger)
+{
+	for (size_t i = 1; i < ledger->ranges.n; i++)
+		if (ledger->ranges.data[i].rec.start < ledger->ranges.data[i - 1].rec.start)
+			return false;
+	return true;
+}
+
+static bool is_plausible(const struct vt_range_rec *r)
+{
+	return r->kind < VT_N_RANGE_KINDS && r->size && r->size <= MAX_BYTES &&
+	       r->physical <= MAX_BYTES && r->start <= UINT64_MAX - MAX_BYTES &&
+	       r->mapping <= UINT64_MAX - MAX_BYTES;
+}
+
+/*
+ * Two allocations cannot overlap: one of them was freed while the others were asked for. Those of
+ * arrays are not at these addresses.
+ */
+static void sort_out(struct vt_model_ledger *ledger)
+{
+	uint64_t end = 0;
+	size_t n = 0;
+
+	if (!is_sorted(ledger))
+		qsort(ledger->ranges.data, ledger->ranges.n, sizeof(*ledger->ranges.data),
+		      compare_ranges);
+	for (size_t i = 0; i < ledger->ranges.n; i++) {
+		struct vt_model_range *range = &ledger->ranges.data[i];
+		bool is_array = range->rec.kind == VT_RANGE_ARRAY;
+
+		if (!is_plausible(&range->rec) || (!is_array && range->rec.start < end) ||
+		    (vt_range_is_of_device(range->rec.kind) &&
+		     !device_of(ledger, range->rec.device)))
+			continue;
+		if (!is_array)
+			end = range->rec.start + range->rec.size;
+		range->counted_bytes = range->pytorch_bytes = 0;
+		range->recorded = VT_NOT_RECORDED;
+		ledger->ranges.data[n++] = *range;
+	}
+	ledger->dropped += ledger->ranges.n - n;
+	ledger->ranges.n = n;
+}
+
+/* ---- the memory behind ranges counts once ---- */
+
+struct key {
+	uint64_t a, b; /* which memory: equal ones are the same */
+	size_t range;
+};
+
+static int compare_keys(const void *pa, const void *pb)
+{
+	const struct key *a = pa, *b = pb;
+
+	if (a->a != b->a)
+		return a->a < b->a ? -1 : 1;
+	if (a->b != b->b)
+		return a->b < b->b ? -1 : 1;
+	return (a->range > b->range) - (a->range < b->range);
+}
+
+static bool keys_are_sorted(const struct key *keys, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (compare_keys(&keys[i - 1], &keys[i]) > 0)
+			return false;
+	return true;
+}
+
+static bool has_mapping(const struct vt_range_rec *r)
+{
+	return r->kind == VT_RANGE_DEVICE || r->kind == VT_RANGE_MAPPED || r->kind == VT_RANGE_DATA;
+}
+
+/* Without a number, one mapping is one memory. */
+static struct key key_of(const struct vt_range_rec *r, size_t range)
+{
+	uint64_t device = (uint32_t)r->device;
+
+	return (struct key){ .a = r->block ? device : UINT64_MAX - device,
+			     .b = r->block ? r->block : r->mapping,
+			     .range = range };
+}
+
+/* What the driver before CUDA 12.1 does not tell: it gives out whole pages. */
+static void count_pages(struct vt_model_range *range, uint64_t *end)
+{
+	uint64_t first = range->rec.start / DRIVER_PAGE * DRIVER_PAGE;
+	uint64_t last =
+		(range->rec.start + range->rec.size + DRIVER_PAGE - 1) / DRIVER_PAGE * DRIVER_PAGE;
+
+	if (first < *end)
+		first = *end < last ? *end : last;
+	range->counted_bytes = last - first;
+	if (last > *end)
+		*end = last;
+}
+
+static bool count_mappings(struct vt_model_ledger *ledger)
+{
+	size_t n_keys = 0;
+	uint64_t end = 0;
+	VT_FREE struct key *keys = malloc((ledger->ranges.n + 1) * sizeof(*keys));
+
+	if (!keys)
+		return false;
+	for (size_t i = 0; i < ledger->ranges.n; i++) {
+		struct vt_model_range *range = &ledger->ranges.data[i];
+
+		if (!has_mapping(&range->rec))
+			continue;
+		if (range->rec.physical)
+			keys[n_keys++] = key_of(&range->rec, i);
+		else
+			count_pages(range, &end);
+	}
+	if (!keys_are_sorted(keys, n_keys))
+		qsort(keys, n_keys, sizeof(*keys), compare_keys);
+	for (size_t i = 0; i < n_keys; i++) {
+		struct vt_model_range *range = &ledger->ranges.data[keys[i].range];
+
+		if (i == 0 || keys[i].a != keys[i - 1].a || keys[i].b != keys[i - 1].b)
+			range->counted_bytes = range->rec.physical;
+	}
+	return true;
+}
+
+static bool has_totals(const struct vt_model_ledger *ledger, const struct vt_range_rec *r)
+{
+	for (size_t i = 0; i < ledger->pools.n; i++)
+		if (ledger->pools.data[i].handle == r->pool && ledger->pools.data[i].known)
+			return true;
+	return false;
+}
+
+static void count_others(struct vt_model_ledger *ledger)
+{
+	for (size_t i = 0; i < ledger->ranges.n; i++) {
+		struct vt_model_range *range = &ledger->ranges.data[i];
+		const struct vt_range_rec *r = &range->rec;
+
+		if (r->kind == VT_RANGE_ARRAY ||
+		    (r->kind == VT_RANGE_POOL && !has_totals(ledger, r)) ||
+		    (r->kind == VT_RANGE_GRAPH && !device_of(ledger, r->device)->graph_known))
+			range->counted_bytes = r->size;
+	}
+}
+
+/* ---- what PyTorch claims ---- */
+
+struct claim {
+	uint64_t start, end;
+	int device;
+};
+
+struct claims {
+	VT_VEC(struct claim) list;
+};
+
+static int compare_claims(const void *pa, const void *pb)
+{
+	const struct claim *a = pa, *b = pb;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+/* Blocks that touch are one claim. */
+static bool add_claim(struct claims *claims, const struct vt_block_rec *b)
+{
+	struct claim *last = claims->list.n ? &claims->list.data[claims->list.n - 1] : NULL;
+	uint64_t end;
+
+	if (b->state == VT_BLOCK_UNMAPPED || __builtin_add_overflow(b->addr, b->size, &end))
+		return true;
+	if (last && last->end == b->addr && last->device == b->device) {
+		last->end = end;
+		return true;
+	}
+	last = vt_vec_append(&claims->list);
+	if (last)
+		*last = (struct claim){ b->addr, end, b->device };
+	return last;
+}
+
+static bool list_claims(const struct vt_model *model, struct claims *claims)
+{
+	for (size_t i = 0; i < model->allocators.n; i++) {
+		const struct vt_model_allocator *a = &model->allocators.data[i];
+
+		for (size_t k = 0; a->exact && k < a->n_blocks; k++)
+			if (!add_claim(claims, &model->blocks[a->first_block + k]))
+				return false;
+	}
+	if (claims->list.n)
+		qsort(claims->list.data, claims->list.n, sizeof(*claims->list.data),
+		      compare_claims);
+	return true;
+}
+
+static uint64_t overlap(const struct vt_range_rec *r, const struct claim *c)
+{
+	uint64_t start = r->start > c->start ? r->start : c->start;
+	uint64_t end = r->start + r->size < c->end ? r->start + r->size : c->end;
+
+	return start < end ? end - start : 0;
+}
+
+/* Both lists are sorted, and neither overlaps itself: each claim and each range is met once. */
+static void claim_ranges(struct vt_model_ledger *ledger, const struct claims *claims)
+{
+	size_t c = 0;
+
+	for (size_t i = 0; i < ledger->ranges.n; i++) {
+		struct vt_model_range *range = &ledger->ranges.data[i];
+		uint64_t end = range->rec.start + range->rec.size;
+
+		if (!vt_range_is_of_device(range->rec.kind) || range->rec.kind == VT_RANGE_ARRAY)
+			continue;
+		while (c < claims->list.n && claims->list.data[c].end <= range->rec.start)
+			c++;
+		for (size_t k = c; k < claims->list.n && claims->list.data[k].start < end; k++)
+			if (claims->list.data[k].device == range->rec.device)
+				range->pytorch_bytes += overlap(&range->rec, &claims->list.data[k]);
+		if (range->pytorch_bytes > range->rec.size)
+			range->pytorch_bytes = range->rec.size; /* only of damaged lists */
+	}
+}
+
+/* ---- what the recorder saw ---- */
+
+static void find_recorded(struct vt_model *model)
+{
+	size_t k = 0;
+
+	for (size_t i = 0; i < model->ledger.ranges.n; i++) {
+		struct vt_model_range *range = &model->ledger.ranges.data[i];
+
+		while (k < model->driver_blocks.n &&
+		       model->driver_blocks.data[k].addr < range->rec.start)
+			k++;
+		if (k < model->driver_blocks.n &&
+		    model->driver_blocks.data[k].addr == range->rec.start &&
+		    range->rec.kind != VT_RANGE_ARRAY)
+			range->recorded = k;
+	}
+}
+
+/* ---- the lines ---- */
+
+static void add_line(struct vt_model_line *line, uint64_t bytes, uint64_t asked)
+{
+	line->bytes += bytes;
+	line->asked += asked;
+	line->ranges++;
+	if (asked > line->largest)
+		line->largest = asked;
+}
+
+static void add_range(struct vt_model_ledger_device *d, const struct vt_model_range *range)
+{
+	const struct vt_range_rec *r = &range->rec;
+	uint64_t mine = range->pytorch_bytes == r->size             ? range->counted_bytes :
+			range->pytorch_bytes < range->counted_bytes ? range->pytorch_bytes :
+								      range->counted_bytes;
+
+	if (range->pytorch_bytes)
+		add_line(&d->pytorch, mine, range->pytorch_bytes);
+	if (range->pytorch_bytes == r->size)
+		return;
+	add_line(&d->kinds[r->kind], range->counted_bytes - mine, r->size - range->pytorch_bytes);
+	if (r->kind == VT_RANGE_MAPPED && r->exportable)
+		add_line(&d->shareable, range->counted_bytes - mine,
+			 r->size - range->pytorch_bytes);
+	if (r->kind == VT_RANGE_DEVICE && range->recorded != VT_NOT_RECORDED)
+		add_line(&d->recorded, range->counted_bytes - mine, r->size - range->pytorch_bytes);
+}
+
+/* The memory of the host is in the line of the first device. */
+static void add_ranges(struct vt_model_ledger *ledger)
+{
+	for (size_t i = 0; i < ledger->ranges.n; i++) {
+		const struct vt_model_range *range = &ledger->ranges.data[i];
+		struct vt_model_ledger_device *d = device_of(ledger, range->rec.device);
+
+		if (!d && ledger->devices.n)
+			d = &ledger->devices.data[0];
+		if (d)
+			add_range(d, range);
+	}
+}
+
+/* By the driver's totals, which also have what is free in them. */
+static void add_totals(struct vt_model_ledger *ledger)
+{
+	for (size_t i = 0; i < ledger->pools.n; i++) {
+		const struct vt_model_ledger_pool *pool = &ledger->pools.data[i];
+		struct vt_model_ledger_device *d = device_of(ledger, pool->device);
+
+		if (!d || !pool->known)
+			continue;
+		d->kinds[VT_RANGE_POOL].bytes += pool->reserved_bytes;
+	}
+	for (size_t i = 0; i < ledger->devices.n; i++) {
+		struct vt_model_ledger_device *d = &ledger->devices.data[i];
+
+		if (d->graph_known)
+			d->kinds[VT_RANGE_GRAPH].bytes = d->graph_reserved_bytes;
+	}
+}
+
+/* ---- what is left ---- */
+
+static const struct vt_model_allocator *allocator_of(const struct vt_model *model, int device)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (model->allocators.data[i].device == device)
+			return &model->allocators.data[i];
+	return NULL;
+}
+
+static void find_rest(struct vt_model *model, struct vt_model_ledger_device *d)
+{
+	const struct vt_model_device *device = vt_model_device(model, d->device);
+	const struct vt_model_allocator *a = allocator_of(model, d->device);
+
+	d->claims_known = !a || a->exact;
+	d->found_bytes = d->pytorch.bytes;
+	for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
+		if (vt_range_is_of_device((uint8_t)kind))
+			d->found_bytes += d->kinds[kind].bytes;
+	if (a && a->exact && a->reserved_bytes > d->pytorch.asked)
+		d->unmapped_bytes = a->reserved_bytes - d->pytorch.asked;
+	if (!device || !device->have_memory || d->moved || device->memory_moved ||
+	    d->found_bytes > device->used_bytes)
+		return;
+	d->rest_known = true;
+	d->rest_bytes = device->used_bytes - d->found_bytes;
+}
+
+static void check_sum(struct vt_model *model, const struct vt_model_ledger_device *d)
+{
+	const struct vt_model_device *device = vt_model_device(model, d->device);
+	char found[VT_NUM_MAX], used[VT_NUM_MAX];
+
+	if (!device || !device->have_memory || d->found_bytes <= device->used_bytes)
+		return;
+	vt_model_diag(
+		model, VT_DIAG_NOTE, VT_STAGE_CUDA, "ledger-does-not-add-up",
+		"GPU %d: the allocations found are %s, the driver says that %s are used: they "
+		"were read at different moments%s",
+		d->device, vt_format_size(found, d->found_bytes),
+		vt_format_size(used, device->used_bytes), vt_try_again(model));
+}
+
+/* Numbers of a damaged process must not make sums overflow. */
+static void check_totals(struct vt_model_ledger *ledger)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < ledger->pools.n; i++) {
+		struct vt_model_ledger_pool *pool = &ledger->pools.data[i];
+
+		if (pool->reserved_bytes > MAX_BYTES || pool->used_bytes > pool->reserved_bytes)
+			pool->known = false;
+		for (size_t k = 0; k < n && pool->handle; k++)
+			if (ledger->pools.data[k].handle == pool->handle)
+				pool->handle = 0; /* twice in the list */
+		if (pool->handle)
+			ledger->pools.data[n++] = *pool;
+	}
+	ledger->pools.n = n;
+	for (size_t i = 0; i < ledger->devices.n; i++) {
+		struct vt_model_ledger_device *d = &ledger->devices.data[i];
+
+		if (d->graph_reserved_bytes > MAX_BYTES ||
+		    d->graph_used_bytes > d->graph_reserved_bytes)
+			d->graph_known = false;
+	}
+}
+
+bool vt_account_ledger(struct vt_model *model)
+{
+	struct vt_model_ledger *ledger = &model->ledger;
+	struct claims claims = { 0 };
+	bool ok;
+
+	if (!ledger->known)
+		return true;
+	check_totals(ledger);
+	sort_out(ledger);
+	ok = count_mappings(ledger) && list_claims(model, &claims);
+	if (!ok) { /* a half of the lines would be wrong numbers */
+		ledger->known = false;
+		vt_vec_deinit(&claims.list);
+		return false;
+	}
+	count_others(ledger);
+	claim_ranges(ledger, &claims);
+	vt_vec_deinit(&claims.list);
+	find_recorded(model);
+	add_ranges(ledger);
+	add_totals(ledger);
+	for (size_t i = 0; i < ledger->devices.n; i++) {
+		find_rest(model, &ledger->devices.data[i]);
+		check_sum(model, &ledger->devices.data[i]);
+	}
+	return true;
+}
