@@ -16,6 +16,7 @@ src_report_text_libtext_a_SOURCES = \
 	src/report/text/pinned.c \
 	src/report/text/recorder.c \
 	src/report/text/sites.c \
+	src/report/text/table.c src/report/text/table.h \
 	src/report/text/text.c src/report/text/text.h \
 	src/report/text/threads.c \
 	src/report/text/title.c \

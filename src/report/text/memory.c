@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "report/state_words.h"
+#include "report/text/table.h"
 #include "report/text/text.h"
 
 #define MAX_TABLES 4 /* more GPUs than that get one line each */
@@ -255,68 +256,7 @@ void vt_text_not_asked(struct vt_line *line, const struct vt_model *model)
 
 /* ---- what holds the memory ---- */
 
-enum {
-	MAX_LABEL_COLUMNS = 34,
-	BYTES_COLUMNS = 10,
-	BLOCKS_COLUMNS = 11,
-	SHARE_COLUMNS = 7,
-	NOTE_GAP = 3,
-};
-
-struct table {
-	struct vt_line *line;
-	const struct vt_model_device *device; /* with memory, or NULL */
-	int label_columns;
-};
-
-#define NO_BLOCKS UINT64_MAX
-
-struct row {
-	int depth; /* 1: a part of the row above; has no share, so that the shares add up */
-	const char *label;
-	uint64_t bytes;
-	uint64_t blocks;  /* or NO_BLOCKS */
-	const char *note; /* or NULL */
-	bool need_note;   /* otherwise it is left out if it does not fit beside the numbers */
-};
-
-/* A truncated sentence is useless: print it beside the numbers, below them, or not at all. */
-static void print_note(struct vt_line *line, const struct row *row)
-{
-	bool fits = row->note && vt_line_width(line, row->note) + NOTE_GAP <= vt_line_room(line);
-
-	if (fits) {
-		vt_line_pad(line, line->want + NOTE_GAP);
-		vt_line_add(line, VT_DIM, row->note);
-	}
-	vt_line_end(line);
-	if (!fits && row->need_note) {
-		vt_line_pad(line, 4);
-		vt_line_wrap(line, VT_DIM, row->note, 4, 3);
-	}
-}
-
-static void print_row(const struct table *t, const struct row *row)
-{
-	enum vt_style style = row->depth ? VT_DIM : VT_PLAIN;
-	char number[VT_NUM_MAX];
-
-	vt_line_pad(t->line, 2 + row->depth * 2);
-	vt_line_cell(t->line, style, row->label, t->label_columns - row->depth * 2, VT_CUT_END);
-	vt_line_right(t->line, style, vt_format_size(number, row->bytes), BYTES_COLUMNS);
-	vt_line_right(t->line, style,
-		      row->blocks == NO_BLOCKS ? "" : vt_format_count(number, row->blocks),
-		      BLOCKS_COLUMNS);
-	if (t->device && row->depth == 0)
-		vt_line_right(t->line, style,
-			      vt_format_share(number, row->bytes, t->device->total_bytes),
-			      SHARE_COLUMNS);
-	else
-		vt_line_pad(t->line, t->line->want + SHARE_COLUMNS);
-	print_note(t->line, row);
-}
-
-static void print_head(const struct table *t, const struct vt_model_allocator *a)
+static void print_head(const struct vt_table *t, const struct vt_model_allocator *a)
 {
 	char segments[VT_NUM_MAX];
 
@@ -326,58 +266,61 @@ static void print_head(const struct table *t, const struct vt_model_allocator *a
 		     vt_format_count(segments, a->result.segments),
 		     a->result.segments == 1 ? "" : "s");
 	vt_line_pad(t->line, 2 + t->label_columns);
-	vt_line_right(t->line, VT_DIM, "size", BYTES_COLUMNS);
-	vt_line_right(t->line, VT_DIM, "blocks", BLOCKS_COLUMNS);
-	vt_line_right(t->line, VT_DIM, t->device ? "share" : "", SHARE_COLUMNS);
+	vt_line_right(t->line, VT_DIM, "size", VT_TABLE_BYTES_COLUMNS);
+	vt_line_right(t->line, VT_DIM, "blocks", VT_TABLE_BLOCKS_COLUMNS);
+	vt_line_right(t->line, VT_DIM, t->device ? "share" : "", VT_TABLE_SHARE_COLUMNS);
 	vt_line_end(t->line);
 }
 
-static void print_torch_rows(const struct table *t, const struct vt_model_allocator *a)
+static void print_torch_rows(const struct vt_table *t, const struct vt_model_allocator *a)
 {
-	print_row(t, &(struct row){ 0, "in use by PyTorch", a->allocated_bytes, a->allocated_blocks,
-				    NULL, false });
+	vt_table_row(t, &(struct vt_table_row){ 0, "in use by PyTorch", a->allocated_bytes,
+						a->allocated_blocks, NULL, false });
 	if (a->private_allocated_bytes > 0)
-		print_row(t, &(struct row){ 1, "of which in private pools",
-					    a->private_allocated_bytes, a->private_allocated_blocks,
-					    "CUDA graphs, MemPool", false });
+		vt_table_row(t, &(struct vt_table_row){ 1, "of which in private pools",
+							a->private_allocated_bytes,
+							a->private_allocated_blocks,
+							"CUDA graphs, MemPool", false });
 	if (a->requested_known && a->rounding_bytes > 0)
-		print_row(t, &(struct row){ 1, "of which lost to rounding", a->rounding_bytes,
-					    NO_BLOCKS, NULL, false });
+		vt_table_row(t, &(struct vt_table_row){ 1, "of which lost to rounding",
+							a->rounding_bytes, VT_NO_BLOCKS, NULL,
+							false });
 	if (a->awaiting_bytes > 0)
-		print_row(t,
-			  &(struct row){ 0, "awaiting free", a->awaiting_bytes, a->awaiting_blocks,
-					 "freed, in use by another stream", false });
-	print_row(t, &(struct row){ 0, "cached by PyTorch", a->cached_bytes, a->cached_blocks, NULL,
-				    false });
+		vt_table_row(t, &(struct vt_table_row){ 0, "awaiting free", a->awaiting_bytes,
+							a->awaiting_blocks,
+							"freed, in use by another stream", false });
+	vt_table_row(t, &(struct vt_table_row){ 0, "cached by PyTorch", a->cached_bytes,
+						a->cached_blocks, NULL, false });
 	if (a->private_cached_bytes > 0)
-		print_row(t, &(struct row){ 1, "of which in private pools", a->private_cached_bytes,
-					    a->private_cached_blocks, NULL, false });
+		vt_table_row(t, &(struct vt_table_row){ 1, "of which in private pools",
+							a->private_cached_bytes,
+							a->private_cached_blocks, NULL, false });
 	if (a->cached_blocks > 0)
-		print_row(t, &(struct row){ 1, "largest hole", a->largest_cached, NO_BLOCKS, NULL,
-					    false });
+		vt_table_row(t, &(struct vt_table_row){ 1, "largest hole", a->largest_cached,
+							VT_NO_BLOCKS, NULL, false });
 }
 
 /*
  * PyTorch's own counters: each is exact for its own moment, even if the blocks could not be walked.
  */
-static void print_counters(const struct table *t, const struct vt_model_allocator *a)
+static void print_counters(const struct vt_table *t, const struct vt_model_allocator *a)
 {
 	const struct vt_torch_stats *s = &a->result.stats;
 
 	if (!a->result.have_stats || a->result.result == VT_WALK_REFUSED)
 		return;
 	if (s->allocated_bytes.current >= 0)
-		print_row(t, &(struct row){ 0, "in use, PyTorch's own counter",
-					    (uint64_t)s->allocated_bytes.current, NO_BLOCKS, NULL,
-					    false });
+		vt_table_row(t, &(struct vt_table_row){ 0, "in use, PyTorch's own counter",
+							(uint64_t)s->allocated_bytes.current,
+							VT_NO_BLOCKS, NULL, false });
 	if (s->reserved_bytes.current >= 0)
-		print_row(t, &(struct row){ 0, "reserved, PyTorch's own counter",
-					    (uint64_t)s->reserved_bytes.current, NO_BLOCKS, NULL,
-					    false });
+		vt_table_row(t, &(struct vt_table_row){ 0, "reserved, PyTorch's own counter",
+							(uint64_t)s->reserved_bytes.current,
+							VT_NO_BLOCKS, NULL, false });
 }
 
 /* The driver's own pools, outside PyTorch: another library uses cudaMallocAsync. */
-static void print_pools_beside(const struct table *t, const struct vt_model_allocator *a)
+static void print_pools_beside(const struct vt_table *t, const struct vt_model_allocator *a)
 {
 	uint64_t reserved = vt_model_pools_reserved(t->device), used = 0;
 	char number[VT_NUM_MAX], note[VT_NUM_MAX + 32];
@@ -387,46 +330,50 @@ static void print_pools_beside(const struct table *t, const struct vt_model_allo
 	for (size_t i = 0; i < t->device->n_pools; i++)
 		used += t->device->pools[i].used_bytes;
 	snprintf(note, sizeof(note), "cudaMallocAsync, %s used", vt_format_size(number, used));
-	print_row(t, &(struct row){ 1, "of which in the driver's pools", reserved, NO_BLOCKS, note,
-				    true });
+	vt_table_row(t, &(struct vt_table_row){ 1, "of which in the driver's pools", reserved,
+						VT_NO_BLOCKS, note, true });
 }
 
 /*
  * The kernel driver's count tells this process's part from the others'. Only if it is of the same
  * moment.
  */
-static bool print_shares(const struct table *t, const struct vt_model_gpu *gpu,
+static bool print_shares(const struct vt_table *t, const struct vt_model_gpu *gpu,
 			 const struct vt_model_allocator *a)
 {
 	if (!gpu || !gpu->is_ours || !gpu->ours_known || !gpu->memory_known ||
 	    gpu->used_bytes != t->device->used_bytes || gpu->ours_bytes > gpu->used_bytes ||
 	    gpu->ours_bytes < a->reserved_bytes)
 		return false;
-	print_row(t, &(struct row){ 0, "everything else", a->other_bytes, NO_BLOCKS, NULL, false });
-	print_row(t, &(struct row){ 1, "of which of this process",
-				    gpu->ours_bytes - a->reserved_bytes, NO_BLOCKS,
-				    "other libraries, CUDA context; not itemised by this version",
-				    true });
-	print_row(t, &(struct row){ 1, "of which of others", gpu->used_bytes - gpu->ours_bytes,
-				    NO_BLOCKS, NULL, false });
+	vt_table_row(t, &(struct vt_table_row){ 0, "everything else", a->other_bytes, VT_NO_BLOCKS,
+						NULL, false });
+	vt_table_row(t,
+		     &(struct vt_table_row){
+			     1, "of which of this process", gpu->ours_bytes - a->reserved_bytes,
+			     VT_NO_BLOCKS,
+			     "other libraries, CUDA context; not itemised by this version", true });
+	vt_table_row(t, &(struct vt_table_row){ 1, "of which of others",
+						gpu->used_bytes - gpu->ours_bytes, VT_NO_BLOCKS,
+						NULL, false });
 	return true;
 }
 
-static void print_device_rows(const struct table *t, const struct vt_model_gpu *gpu,
+static void print_device_rows(const struct vt_table *t, const struct vt_model_gpu *gpu,
 			      const struct vt_model_allocator *a)
 {
 	if (!t->device)
 		return;
 	if (a->other_known && !print_shares(t, gpu, a))
-		print_row(
+		vt_table_row(
 			t,
-			&(struct row){
-				0, "everything else", a->other_bytes, NO_BLOCKS,
+			&(struct vt_table_row){
+				0, "everything else", a->other_bytes, VT_NO_BLOCKS,
 				"other libraries, CUDA context, other processes; not itemised by this version",
 				true });
 	if (a->other_known)
 		print_pools_beside(t, a);
-	print_row(t, &(struct row){ 0, "free", t->device->free_bytes, NO_BLOCKS, NULL, false });
+	vt_table_row(t, &(struct vt_table_row){ 0, "free", t->device->free_bytes, VT_NO_BLOCKS,
+						NULL, false });
 }
 
 __attribute__((format(printf, 2, 3))) static void add_stat(struct vt_str *text, const char *format,
@@ -488,14 +435,8 @@ static void print_table(struct vt_line *line, const struct vt_model *model,
 			const struct vt_model_allocator *a)
 {
 	const struct vt_model_device *device = vt_model_device(model, a->device);
-	struct table t = {
-		.line = line,
-		.device = device && device->have_memory ? device : NULL,
-		.label_columns = line->columns - 2 - BYTES_COLUMNS - BLOCKS_COLUMNS - SHARE_COLUMNS,
-	};
+	struct vt_table t = vt_table(line, device);
 
-	if (t.label_columns > MAX_LABEL_COLUMNS)
-		t.label_columns = MAX_LABEL_COLUMNS;
 	if (a->exact) {
 		print_head(&t, a);
 		print_torch_rows(&t, a);
@@ -567,17 +508,18 @@ static void print_many(struct vt_line *line, const struct vt_model *model)
 
 /* ---- the driver's pools, if PyTorch has no memory ---- */
 
-static void print_pool_rows(const struct table *t, const struct vt_model_pool *pool)
+static void print_pool_rows(const struct vt_table *t, const struct vt_model_pool *pool)
 {
-	print_row(t, &(struct row){ 0,
-				    pool->is_current ? "in use from the process's pool" :
-						       "in use from the driver's pool",
-				    pool->used_bytes, NO_BLOCKS, NULL, false });
-	print_row(t,
-		  &(struct row){ 0,
-				 pool->is_current ? "kept by the process's pool" :
-						    "kept by the driver's pool",
-				 pool->reserved_bytes - pool->used_bytes, NO_BLOCKS, NULL, false });
+	vt_table_row(t,
+		     &(struct vt_table_row){ 0,
+					     pool->is_current ? "in use from the process's pool" :
+								"in use from the driver's pool",
+					     pool->used_bytes, VT_NO_BLOCKS, NULL, false });
+	vt_table_row(t, &(struct vt_table_row){ 0,
+						pool->is_current ? "kept by the process's pool" :
+								   "kept by the driver's pool",
+						pool->reserved_bytes - pool->used_bytes,
+						VT_NO_BLOCKS, NULL, false });
 }
 
 static void print_pool_peaks(struct vt_line *line, const struct vt_model_pool *pool)
@@ -594,30 +536,26 @@ static void print_pool_peaks(struct vt_line *line, const struct vt_model_pool *p
 static void print_pools(struct vt_line *line, const struct vt_model_device *d)
 {
 	uint64_t reserved = vt_model_pools_reserved(d);
-	struct table t = {
-		.line = line,
-		.device = d->have_memory ? d : NULL,
-		.label_columns = line->columns - 2 - BYTES_COLUMNS - BLOCKS_COLUMNS - SHARE_COLUMNS,
-	};
+	struct vt_table t = vt_table(line, d);
 
-	if (t.label_columns > MAX_LABEL_COLUMNS)
-		t.label_columns = MAX_LABEL_COLUMNS;
 	vt_line_blank(line);
 	vt_line_addf(line, VT_BOLD, "Memory of GPU %d", d->ordinal);
 	vt_line_add(line, VT_DIM, ", cudaMallocAsync");
 	vt_line_pad(line, 2 + t.label_columns);
-	vt_line_right(line, VT_DIM, "size", BYTES_COLUMNS);
-	vt_line_right(line, VT_DIM, "", BLOCKS_COLUMNS);
-	vt_line_right(line, VT_DIM, t.device ? "share" : "", SHARE_COLUMNS);
+	vt_line_right(line, VT_DIM, "size", VT_TABLE_BYTES_COLUMNS);
+	vt_line_right(line, VT_DIM, "", VT_TABLE_BLOCKS_COLUMNS);
+	vt_line_right(line, VT_DIM, t.device ? "share" : "", VT_TABLE_SHARE_COLUMNS);
 	vt_line_end(line);
 	for (size_t i = 0; i < d->n_pools; i++)
 		print_pool_rows(&t, &d->pools[i]);
 	if (t.device && d->used_bytes >= reserved)
-		print_row(&t,
-			  &(struct row){ 0, "everything else", d->used_bytes - reserved, NO_BLOCKS,
-					 "other libraries, CUDA context, other processes", true });
+		vt_table_row(&t,
+			     &(struct vt_table_row){
+				     0, "everything else", d->used_bytes - reserved, VT_NO_BLOCKS,
+				     "other libraries, CUDA context, other processes", true });
 	if (t.device)
-		print_row(&t, &(struct row){ 0, "free", d->free_bytes, NO_BLOCKS, NULL, false });
+		vt_table_row(&t, &(struct vt_table_row){ 0, "free", d->free_bytes, VT_NO_BLOCKS,
+							 NULL, false });
 	for (size_t i = 0; i < d->n_pools; i++)
 		print_pool_peaks(line, &d->pools[i]);
 }
