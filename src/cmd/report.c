@@ -246,9 +246,10 @@ static struct vt_error *write_report(const struct vt_model *model, const struct 
 
 int vt_cmd_report(int argc, char **argv)
 {
-	struct arguments args = {
-		.collect = { .want = VT_WANT_ALL, .owners = true, .budget_ns = 5 * VT_NS_PER_S }
-	};
+	struct arguments args = { .collect = { .want = VT_WANT_ALL,
+					       .owners = true,
+					       .ledger = true,
+					       .budget_ns = 5 * VT_NS_PER_S } };
 	struct vt_model model;
 
 	argp_err_exit_status = VT_EXIT_USAGE;

@@ -60,6 +60,7 @@ struct vt_collect_options {
 	bool all_owners;      /* the same, whatever it takes */
 	bool hide_tensors;    /* as if the layout of PyTorch's tensors were not known */
 	bool holders;         /* of each block all holders, not only the one with the best name */
+	bool ledger;          /* every allocation that the driver knows of */
 	bool ask_collectives; /* PyTorch tells the state of its collectives */
 	bool debuginfod;      /* debuginfod may be asked for debug files */
 	bool allow_resume;    /* a process stopped by a signal may be continued for the injection */
@@ -204,6 +205,11 @@ void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n
 void vt_collect_inside(struct vt_collect *c);
 /* collect/inside.c: why nothing is known of the devices, if that was the caller's wish */
 void vt_collect_say_not_asked(struct vt_collect *c);
+/*
+ * collect/ledger.c: the driver's allocations. False: it did not answer all questions, and will
+ * answer none.
+ */
+bool vt_collect_ledger(struct vt_collect *c, struct vt_helper *helper);
 /* collect/pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_pinned(struct vt_collect *c);
 /* collect/torch.c: which allocator, and its layout */

@@ -140,6 +140,7 @@ static void add_pool(struct vt_model_device *device, int kind, const struct vt_c
 	device->pools_known = true;
 	device->pools[device->n_pools++] = (struct vt_model_pool){
 		.is_current = kind == VT_POOL_CURRENT,
+		.handle = from->handle,
 		.reserved_bytes = from->reserved,
 		.reserved_high_bytes = from->reserved_high,
 		.used_bytes = from->used,
@@ -314,6 +315,26 @@ static void walk_inside(struct vt_collect *c, struct vt_helper *helper)
 		ask_memory_again(c, helper);
 }
 
+/* The ledger's sums need used memory of the same moment: the same before and after. */
+static void find_ledger(struct vt_collect *c, struct vt_helper *helper)
+{
+	struct vt_model_ledger *ledger = &c->model->ledger;
+	struct vt_cuda_answer answer;
+
+	if (!vt_collect_ledger(c, helper) && !ledger->known)
+		return;
+	answer = ask_again(c, helper);
+	for (size_t i = 0; i < ledger->devices.n; i++) {
+		struct vt_model_ledger_device *d = &ledger->devices.data[i];
+		size_t k = 0;
+
+		while (k < c->model->devices.n && c->model->devices.data[k].ordinal != d->device)
+			k++;
+		d->moved = k == c->model->devices.n ||
+			   !is_same_memory(&answer, k, &c->model->devices.data[k]);
+	}
+}
+
 static bool has_context(const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->devices.n; i++)
@@ -440,6 +461,8 @@ void vt_collect_inside(struct vt_collect *c)
 		vt_collect_ask_owners(c, helper);
 	if (model->devices.n > 0)
 		ask_pools(c, helper);
+	if (c->options->ledger && has_context(model))
+		find_ledger(c, helper);
 	if (c->options->ask_collectives)
 		vt_collect_flight(c, helper);
 	vt_helper_destroy(helper);

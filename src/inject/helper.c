@@ -369,6 +369,15 @@ struct vt_helper_shared *vt_helper_shared(struct vt_helper *helper)
 	return helper->shared;
 }
 
+const void *vt_helper_room(struct vt_helper *helper, uint64_t offset, uint64_t n, size_t size)
+{
+	beat(helper);
+	if (offset > helper->size || helper->size - offset < VT_HELPER_ROOM_OFFSET ||
+	    n > (helper->size - offset - VT_HELPER_ROOM_OFFSET) / size)
+		return NULL;
+	return (const char *)helper->shared + VT_HELPER_ROOM_OFFSET + offset;
+}
+
 static bool is_gone(const struct vt_helper *helper)
 {
 	struct pollfd poll_fd = { .fd = helper->pidfd, .events = POLLIN };

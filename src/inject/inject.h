@@ -65,6 +65,12 @@ void vt_helper_destroy(struct vt_helper *helper);
 struct vt_helper_shared *vt_helper_shared(struct vt_helper *helper);
 
 /*
+ * n records of size bytes, offset bytes after the begin of the room; NULL: that is not all in the
+ * file. Valid and hostile like the mapped file.
+ */
+const void *vt_helper_room(struct vt_helper *helper, uint64_t offset, uint64_t n, size_t size);
+
+/*
  * One request (args already written to the shared file); waits for its answer until the deadline.
  * When the answer needs more room, the file grows and the request is repeated. The helper ends by
  * itself when none of these functions was called for 5 s.
