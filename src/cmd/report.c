@@ -13,6 +13,7 @@
 
 enum {
 	KEY_BLOCKS = VT_KEY_COMMAND,
+	KEY_RANGES,
 	KEY_SITES,
 	KEY_OWNERS,
 	KEY_OWNER,
@@ -40,6 +41,8 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to show:", 1 },
 	{ "blocks", KEY_BLOCKS, NULL, 0,
 	  "List every block of the caching allocator and of pinned host memory", 0 },
+	{ "ranges", KEY_RANGES, NULL, 0,
+	  "List every allocation of the CUDA driver in the process, whichever library made it", 0 },
 	{ "sites", KEY_SITES, NULL, 0,
 	  "Show every place that allocated, with all frames, if PyTorch or vramtap recorded it",
 	  0 },
@@ -140,6 +143,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_BLOCKS:
 		args->output.writer.all_blocks = true;
+		return 0;
+	case KEY_RANGES:
+		args->output.writer.all_ranges = true;
 		return 0;
 	case KEY_SITES:
 		args->output.writer.all_sites = true;

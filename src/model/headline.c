@@ -519,6 +519,15 @@ static void add_memory(struct headlines *h)
 	}
 }
 
+/* The driver's pools hold most of what this process has on the device. */
+static bool is_in_pools(const struct vt_model *model, const struct vt_model_device *d)
+{
+	const struct vt_model_ledger_device *l = vt_model_ledger_device(model, d->ordinal);
+	uint64_t reserved = vt_model_pools_reserved(d);
+
+	return reserved > 0 && (!l || reserved >= l->found_bytes - l->found_bytes / 2);
+}
+
 /* Where PyTorch's memory is the driver's: the device with the least free memory. */
 static void add_pools(struct headlines *h)
 {
@@ -529,7 +538,7 @@ static void add_pools(struct headlines *h)
 	for (size_t i = 0; i < h->model->devices.n && h->model->allocators.n == 0; i++) {
 		const struct vt_model_device *d = &h->model->devices.data[i];
 
-		if (d->have_memory && vt_model_pools_reserved(d) > 0 &&
+		if (d->have_memory && is_in_pools(h->model, d) &&
 		    (!least || d->free_bytes < least->free_bytes))
 			least = d;
 	}
@@ -569,6 +578,34 @@ static void add_ended(struct headlines *h)
 		add(h, "ended-holders", true,
 		    "%s of its devices: held by %zu process%s that %s ended",
 		    vt_format_size(size, bytes), n, n == 1 ? "" : "es", n == 1 ? "has" : "have");
+}
+
+/* The same for a process in which other libraries allocate. */
+static void add_ledger(struct headlines *h)
+{
+	const struct vt_model_ledger_device *least = NULL;
+	char free_text[VT_NUM_MAX], found[VT_NUM_MAX], largest[VT_NUM_MAX];
+	uint64_t free_bytes = 0, most = 0;
+
+	for (size_t i = 0; i < h->model->ledger.devices.n && h->model->allocators.n == 0; i++) {
+		const struct vt_model_ledger_device *l = &h->model->ledger.devices.data[i];
+		const struct vt_model_device *d = vt_model_device(h->model, l->device);
+
+		if (!d || !d->have_memory || !l->found_bytes || is_in_pools(h->model, d) ||
+		    (least && d->free_bytes >= free_bytes))
+			continue;
+		least = l;
+		free_bytes = d->free_bytes;
+	}
+	if (!least)
+		return;
+	for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
+		if (vt_range_is_of_device((uint8_t)kind) && least->kinds[kind].largest > most)
+			most = least->kinds[kind].largest;
+	add(h, "memory", free_bytes < vt_model_device(h->model, least->device)->total_bytes / 50,
+	    "GPU %d: %s free; this process has allocated %s, the largest piece %s", least->device,
+	    vt_format_size(free_text, free_bytes), vt_format_size(found, least->found_bytes),
+	    vt_format_size(largest, most));
 }
 
 /* Pinned host memory that nothing uses and nothing else can have: worth a line from here on. */
@@ -617,6 +654,7 @@ bool vt_make_headlines(struct vt_model *model)
 	add_memory(&h);
 	add_pools(&h);
 	add_ended(&h);
+	add_ledger(&h);
 	add_ooms(&h);
 	add_notices(&h);
 	add_pinned(&h);

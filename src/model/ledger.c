@@ -377,6 +377,23 @@ static const struct vt_model_allocator *allocator_of(const struct vt_model *mode
 	return NULL;
 }
 
+/*
+ * The kernel driver's count of the process has its contexts and code, too. It must be of the same
+ * moment. If it is less than what was found, some of that is another process's.
+ */
+static void find_own_rest(const struct vt_model *model, struct vt_model_ledger_device *d,
+			  uint64_t used_bytes)
+{
+	const struct vt_model_gpu *gpu = vt_model_gpu(&model->usage, d->device);
+
+	if (!gpu || !gpu->is_ours || !gpu->ours_known || !gpu->memory_known ||
+	    gpu->used_bytes != used_bytes || gpu->ours_bytes > used_bytes ||
+	    gpu->ours_bytes < d->found_bytes)
+		return;
+	d->own_rest_known = true;
+	d->own_rest_bytes = gpu->ours_bytes - d->found_bytes;
+}
+
 static void find_rest(struct vt_model *model, struct vt_model_ledger_device *d)
 {
 	const struct vt_model_device *device = vt_model_device(model, d->device);
@@ -394,6 +411,7 @@ static void find_rest(struct vt_model *model, struct vt_model_ledger_device *d)
 		return;
 	d->rest_known = true;
 	d->rest_bytes = device->used_bytes - d->found_bytes;
+	find_own_rest(model, d, device->used_bytes);
 }
 
 static void check_sum(struct vt_model *model, const struct vt_model_ledger_device *d)

@@ -64,6 +64,9 @@ struct vt_model_ledger_device {
 	/* Used memory that is in none of them: contexts, code, other processes. */
 	bool rest_known;
 	uint64_t rest_bytes;
+	/* Of the rest, this process's: what the kernel driver counts for it and no range has. */
+	bool own_rest_known;
+	uint64_t own_rest_bytes;
 };
 
 struct vt_model_ledger {

@@ -44,6 +44,7 @@ struct vt_writer_options {
 	bool colour;
 	bool ascii;           /* no box or block characters: the locale or terminal is not UTF-8 */
 	bool all_blocks;      /* --blocks */
+	bool all_ranges;      /* --ranges */
 	bool all_sites;       /* --sites */
 	bool all_owners;      /* --owners */
 	const char *owner;    /* --owner: the pattern; NULL none */

@@ -12,6 +12,7 @@
 #include "model/flight.h"
 #include "model/usage_json.h"
 #include "json/out.h"
+#include "report/json/ledger.h"
 #include "report/json/owners.h"
 #include "report/json/recorder.h"
 #include "model/model.h"
@@ -842,6 +843,7 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	begin_document(json, out, VT_REPORT_SCHEMA, model->tool_version, &model->when);
 	write_summary(json, model);
 	write_cuda(json, model);
+	vt_json_ledger(json, model);
 	write_threads(json, model);
 	write_thread_groups(json, model);
 	write_torch(json, model);

@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "report/state_words.h"
+#include "report/text/ledger.h"
 #include "report/text/table.h"
 #include "report/text/text.h"
 
@@ -347,30 +348,29 @@ static bool print_shares(const struct vt_table *t, const struct vt_model_gpu *gp
 		return false;
 	vt_table_row(t, &(struct vt_table_row){ 0, "everything else", a->other_bytes, VT_NO_BLOCKS,
 						NULL, false });
-	vt_table_row(t,
-		     &(struct vt_table_row){
-			     1, "of which of this process", gpu->ours_bytes - a->reserved_bytes,
-			     VT_NO_BLOCKS,
-			     "other libraries, CUDA context; not itemised by this version", true });
+	vt_table_row(t, &(struct vt_table_row){ 1, "of which of this process",
+						gpu->ours_bytes - a->reserved_bytes, VT_NO_BLOCKS,
+						"other libraries, CUDA context", true });
 	vt_table_row(t, &(struct vt_table_row){ 1, "of which of others",
 						gpu->used_bytes - gpu->ours_bytes, VT_NO_BLOCKS,
 						NULL, false });
 	return true;
 }
 
-static void print_device_rows(const struct vt_table *t, const struct vt_model_gpu *gpu,
+static void print_device_rows(const struct vt_table *t, const struct vt_model *model,
 			      const struct vt_model_allocator *a)
 {
+	bool listed;
+
 	if (!t->device)
 		return;
-	if (a->other_known && !print_shares(t, gpu, a))
-		vt_table_row(
-			t,
-			&(struct vt_table_row){
-				0, "everything else", a->other_bytes, VT_NO_BLOCKS,
-				"other libraries, CUDA context, other processes; not itemised by this version",
-				true });
-	if (a->other_known)
+	listed = vt_text_ledger_rows(t, model, a->device);
+	if (a->other_known && !listed &&
+	    !print_shares(t, vt_model_gpu(&model->usage, a->device), a))
+		vt_table_row(t, &(struct vt_table_row){
+					0, "everything else", a->other_bytes, VT_NO_BLOCKS,
+					"other libraries, CUDA context, other processes", true });
+	if (a->other_known && !listed)
 		print_pools_beside(t, a);
 	vt_table_row(t, &(struct vt_table_row){ 0, "free", t->device->free_bytes, VT_NO_BLOCKS,
 						NULL, false });
@@ -440,7 +440,7 @@ static void print_table(struct vt_line *line, const struct vt_model *model,
 	if (a->exact) {
 		print_head(&t, a);
 		print_torch_rows(&t, a);
-		print_device_rows(&t, vt_model_gpu(&model->usage, a->device), a);
+		print_device_rows(&t, model, a);
 	} else {
 		vt_text_title(line, NULL, "Memory of GPU %d", a->device);
 		vt_line_pad(line, 2);
@@ -448,6 +448,7 @@ static void print_table(struct vt_line *line, const struct vt_model *model,
 		print_counters(&t, a);
 	}
 	print_stats(line, a);
+	vt_text_ledger_beside(line, model, a->device);
 }
 
 /* ---- many devices: one line each ---- */
@@ -463,7 +464,7 @@ static void print_cell(struct vt_line *line, bool known, uint64_t bytes)
 
 static const char many_note[] =
 	"largest: the largest hole of the cache. else: other libraries, CUDA context, other "
-	"processes; not itemised by this version";
+	"processes";
 
 static void print_many(struct vt_line *line, const struct vt_model *model)
 {
@@ -592,6 +593,6 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model)
 			     vt_allocator_state_words(model->torch_state));
 		vt_line_end(line);
 	}
-	if (model->allocators.n == 0)
+	if (model->allocators.n == 0 && !vt_text_ledger(line, model))
 		print_all_pools(line, model);
 }

@@ -329,6 +329,8 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 		vt_text_all_blocks(&line, model);
 		vt_text_pinned_blocks(&line, model);
 	}
+	if (options->all_ranges)
+		vt_text_ranges(&line, model);
 	vt_text_end(&line, model, VT_TOPIC_ALL, "report");
 	return vt_line_finish(&line);
 }

@@ -211,6 +211,41 @@ static void test_moved(void **state)
 	vt_model_deinit(&model);
 }
 
+/* The kernel driver's count of the process tells its contexts from others; only if it fits. */
+static void test_own_rest(void **state)
+{
+	static const struct {
+		uint64_t used, ours;
+		bool known;
+	} cases[] = {
+		{ 10 * GIB, 564 * MIB, true }, /* 500 MiB more than what was found */
+		{ 10 * GIB, 63 * MIB, false }, /* less: something found is another process's */
+		{ 9 * GIB, 564 * MIB, false }, /* of another moment */
+		{ 10 * GIB, 11 * GIB, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vt_model_gpu *gpu;
+		struct vt_model model;
+
+		begin(&model);
+		gpu = vt_vec_append(&model.usage.gpus);
+		assert_non_null(gpu);
+		*gpu = (struct vt_model_gpu){ .is_ours = true,
+					      .ours_known = true,
+					      .memory_known = true,
+					      .used_bytes = cases[i].used,
+					      .ours_bytes = cases[i].ours };
+		report_add_range(&model, VT_RANGE_DEVICE, 0, 64 * MIB);
+		assert_true(vt_model_account(&model));
+		assert_int_equal(first(&model)->rest_bytes, 10 * GIB - 64 * MIB);
+		assert_int_equal(first(&model)->own_rest_known, cases[i].known);
+		assert_int_equal(first(&model)->own_rest_bytes, cases[i].known ? 500 * MIB : 0);
+		vt_model_deinit(&model);
+	}
+}
+
 /* A pool whose totals could not be asked for has what its allocations have. */
 static void test_unknown_pools(void **state)
 {
@@ -350,9 +385,9 @@ int main(void)
 		cmocka_unit_test(test_devices),        cmocka_unit_test(test_no_mappings),
 		cmocka_unit_test(test_partial_claims), cmocka_unit_test(test_released_segment),
 		cmocka_unit_test(test_inexact),        cmocka_unit_test(test_moved),
-		cmocka_unit_test(test_unknown_pools),  cmocka_unit_test(test_pool_twice),
-		cmocka_unit_test(test_overlaps),       cmocka_unit_test(test_nonsense),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_own_rest),       cmocka_unit_test(test_unknown_pools),
+		cmocka_unit_test(test_pool_twice),     cmocka_unit_test(test_overlaps),
+		cmocka_unit_test(test_nonsense),       cmocka_unit_test(test_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,6 +88,9 @@ def check_text_agrees(report, text):
         return 0
     totals = allocators[0]["totals"]
     memory = [d["memory"] for d in report["cuda"]["devices"][:1]]
+    ledger = (report["ledger"] or {"devices": [None]})["devices"][0]
+    lines = (("raw cudaMalloc, unattributed", "device_memory"), ("raw cuMemMap, unattributed", "mapped"),
+             ("memory of CUDA graphs", "graph"), ("arrays, textures", "array"), ("data of GPU code", "data")) if ledger else ()
     compared = 0
     for label, bytes_, blocks in (
         ("in use by PyTorch", totals["allocated"]["bytes"], totals["allocated"]["blocks"]),
@@ -95,7 +98,10 @@ def check_text_agrees(report, text):
         ("cached by PyTorch", totals["cached"]["bytes"], totals["cached"]["blocks"]),
         ("largest hole", totals["largest_cached_bytes"], None),
         ("of which lost to rounding", totals["rounding_bytes"], None),
+        ("contexts, code of this process", ledger["rest_of_process_bytes"], None) if ledger and ledger["rest_of_process_bytes"] else
+        ("contexts, code, other processes", ledger["rest_bytes"], None) if ledger else
         ("everything else", totals["everything_else_bytes"], None),
+        *((label, ledger[name]["bytes"], ledger[name]["ranges"]) for label, name in lines),
         ("free", memory[0]["free_bytes"] if memory else None, None),
     ):
         if not bytes_:

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VT_REPORT_JSON_LEDGER_H
+#define VT_REPORT_JSON_LEDGER_H
+
+#include "json/out.h"
+#include "model/model.h"
+
+/* The member "ledger": all allocations of the driver, and what they add up to. */
+void vt_json_ledger(struct vt_json *json, const struct vt_model *model);
+
+#endif

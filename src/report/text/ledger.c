@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the process allocated besides PyTorch, and what is in no allocation. */
+#include "report/text/ledger.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/format.h"
+#include "report/text/text.h"
+
+#define MAX_NOTE 128
+#define MAX_ROWS VT_N_RANGE_KINDS
+
+static const struct {
+	const char *label;
+	const char *word; /* in the list of ranges */
+} kinds[VT_N_RANGE_KINDS] = {
+	[VT_RANGE_OTHER] = { "of a kind unknown here", "unknown" },
+	[VT_RANGE_DEVICE] = { "raw cudaMalloc, unattributed", "cudaMalloc" },
+	[VT_RANGE_MAPPED] = { "raw cuMemMap, unattributed", "cuMemMap" },
+	[VT_RANGE_POOL] = { "cudaMallocAsync pools", "cudaMallocAsync" },
+	[VT_RANGE_MANAGED] = { "managed", "managed" },
+	[VT_RANGE_HOST] = { "pinned host memory", "pinned host" },
+	[VT_RANGE_DATA] = { "data of GPU code", "data of GPU code" },
+	[VT_RANGE_ARRAY] = { "arrays, textures", "array" },
+	[VT_RANGE_GRAPH] = { "memory of CUDA graphs", "CUDA graph" },
+};
+
+/* ---- the rows of a device ---- */
+
+static void add_note(char note[MAX_NOTE], const struct vt_model_ledger *ledger,
+		     const struct vt_model_ledger_device *d, int kind)
+{
+	char number[VT_NUM_MAX];
+
+	note[0] = 0;
+	switch (kind) {
+	case VT_RANGE_POOL:
+		if (ledger->pools_asked)
+			snprintf(note, MAX_NOTE, "%s in use",
+				 vt_format_size(number, d->kinds[kind].asked));
+		else
+			snprintf(note, MAX_NOTE, "in use; what the pools keep is not known");
+		break;
+	case VT_RANGE_GRAPH:
+		if (d->graph_known)
+			snprintf(note, MAX_NOTE, "%s in use",
+				 vt_format_size(number, d->graph_used_bytes));
+		break;
+	case VT_RANGE_DATA:
+		snprintf(note, MAX_NOTE, "or memory of another process (CUDA IPC)");
+		break;
+	default:
+		break;
+	}
+}
+
+static void print_kind(const struct vt_table *t, const struct vt_model_ledger *ledger,
+		       const struct vt_model_ledger_device *d, int kind)
+{
+	const struct vt_model_line *line = &d->kinds[kind];
+	char note[MAX_NOTE];
+
+	add_note(note, ledger, d, kind);
+	vt_table_row(t, &(struct vt_table_row){ 0, kinds[kind].label, line->bytes, line->ranges,
+						note[0] ? note : NULL,
+						kind == VT_RANGE_DATA &&
+							line->bytes > UINT64_C(64) << 20 });
+	if (kind == VT_RANGE_DEVICE && d->recorded.bytes)
+		vt_table_row(t, &(struct vt_table_row){ 1, "of which recorded", d->recorded.bytes,
+							d->recorded.ranges, NULL, false });
+	if (kind == VT_RANGE_MAPPED && d->shareable.bytes)
+		vt_table_row(t, &(struct vt_table_row){ 1, "of which made to be shared",
+							d->shareable.bytes, d->shareable.ranges,
+							"as NCCL's buffers are", false });
+}
+
+/* The largest first. */
+static void print_kinds(const struct vt_table *t, const struct vt_model_ledger *ledger,
+			const struct vt_model_ledger_device *d)
+{
+	bool done[VT_N_RANGE_KINDS] = { false };
+
+	for (int i = 0; i < MAX_ROWS; i++) {
+		int most = -1;
+
+		for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
+			if (!done[kind] && vt_range_is_of_device((uint8_t)kind) &&
+			    d->kinds[kind].bytes &&
+			    (most < 0 || d->kinds[kind].bytes > d->kinds[most].bytes))
+				most = kind;
+		if (most < 0)
+			return;
+		print_kind(t, ledger, d, most);
+		done[most] = true;
+	}
+}
+
+static void print_own_rest(const struct vt_table *t, const struct vt_model_ledger *ledger,
+			   const struct vt_model_ledger_device *d)
+{
+	vt_table_row(t,
+		     &(struct vt_table_row){
+			     0, "contexts, code of this process", d->own_rest_bytes, VT_NO_BLOCKS,
+			     ledger->whole ? "by the kernel driver's count, in no allocation" :
+					     "and allocations that could not be listed",
+			     !ledger->whole });
+	vt_table_row(t, &(struct vt_table_row){ 0, "not of this process",
+						d->rest_bytes - d->own_rest_bytes, VT_NO_BLOCKS,
+						"other processes, managed memory, the driver's own",
+						false });
+}
+
+/* Managed memory moves between the device and the host; how much is here, nobody tells. */
+static void print_rest(const struct vt_table *t, const struct vt_model_ledger *ledger,
+		       const struct vt_model_ledger_device *d)
+{
+	const struct vt_model_line *managed = &d->kinds[VT_RANGE_MANAGED];
+	uint64_t rest = d->rest_bytes - d->own_rest_bytes; /* it is in no process's count */
+	uint64_t most = managed->asked < rest ? managed->asked : rest;
+
+	if (d->own_rest_known)
+		print_own_rest(t, ledger, d);
+	else
+		vt_table_row(t, &(struct vt_table_row){
+					0, "contexts, code, other processes", d->rest_bytes,
+					VT_NO_BLOCKS,
+					ledger->whole ? "used, in no allocation of this process" :
+							"and allocations that could not be listed",
+					!ledger->whole });
+	if (most)
+		vt_table_row(t, &(struct vt_table_row){ 1, "of which managed, at most", most,
+							managed->ranges, NULL, false });
+}
+
+bool vt_text_ledger_rows(const struct vt_table *t, const struct vt_model *model, int device)
+{
+	const struct vt_model_ledger *ledger = &model->ledger;
+	const struct vt_model_ledger_device *d = vt_model_ledger_device(model, device);
+
+	if (!ledger->known || !d || !d->claims_known)
+		return false;
+	if (d->unmapped_bytes && ledger->whole && !d->moved)
+		vt_table_row(t, &(struct vt_table_row){
+					1, "of PyTorch's, without memory", d->unmapped_bytes,
+					VT_NO_BLOCKS, "PyTorch has it in its books, the driver not",
+					true });
+	print_kinds(t, ledger, d);
+	if (d->rest_known)
+		print_rest(t, ledger, d);
+	return true;
+}
+
+void vt_text_ledger_beside(struct vt_line *line, const struct vt_model *model, int device)
+{
+	const struct vt_model_ledger_device *d = vt_model_ledger_device(model, device);
+	const struct vt_model_line *host;
+	char a[VT_NUM_MAX], b[VT_NUM_MAX];
+
+	if (!d)
+		return;
+	host = &d->kinds[VT_RANGE_HOST];
+	if (host->ranges) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_PLAIN, "%s of pinned host memory in %s allocation%s",
+			     vt_format_size(a, host->asked), vt_format_count(b, host->ranges),
+			     host->ranges == 1 ? "" : "s");
+		vt_line_end(line);
+	}
+}
+
+/* ---- a process without PyTorch's allocator ---- */
+
+static void print_device(struct vt_line *line, const struct vt_model *model,
+			 const struct vt_model_ledger_device *d)
+{
+	const struct vt_model_device *device = vt_model_device(model, d->device);
+	struct vt_table t = vt_table(line, device);
+	char number[VT_NUM_MAX];
+	uint64_t ranges = 0;
+
+	for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
+		if (vt_range_is_of_device((uint8_t)kind))
+			ranges += d->kinds[kind].ranges;
+	vt_line_blank(line);
+	vt_line_addf(line, VT_BOLD, "Memory of GPU %d", d->device);
+	vt_line_addf(line, VT_DIM, ", %s allocation%s", vt_format_count(number, ranges),
+		     ranges == 1 ? "" : "s");
+	vt_line_pad(line, 2 + t.label_columns);
+	vt_line_right(line, VT_DIM, "size", VT_TABLE_BYTES_COLUMNS);
+	vt_line_right(line, VT_DIM, "blocks", VT_TABLE_BLOCKS_COLUMNS);
+	vt_line_right(line, VT_DIM, t.device ? "share" : "", VT_TABLE_SHARE_COLUMNS);
+	vt_line_end(line);
+	vt_text_ledger_rows(&t, model, d->device);
+	if (t.device)
+		vt_table_row(&t, &(struct vt_table_row){ 0, "free", t.device->free_bytes,
+							 VT_NO_BLOCKS, NULL, false });
+	vt_text_ledger_beside(line, model, d->device);
+}
+
+bool vt_text_ledger(struct vt_line *line, const struct vt_model *model)
+{
+	if (!model->ledger.known)
+		return false;
+	for (size_t i = 0; i < model->ledger.devices.n; i++)
+		print_device(line, model, &model->ledger.devices.data[i]);
+	return true;
+}
+
+/* ---- every range ---- */
+
+enum {
+	ADDRESS_COLUMNS = 18,
+	SIZE_COLUMNS = 11,
+	GPU_COLUMNS = 5,
+	KIND_COLUMNS = 18,
+};
+
+struct listed {
+	const struct vt_model_range *range;
+};
+
+static int compare_sizes(const void *pa, const void *pb)
+{
+	const struct vt_model_range *a = ((const struct listed *)pa)->range;
+	const struct vt_model_range *b = ((const struct listed *)pb)->range;
+
+	if (a->rec.size != b->rec.size)
+		return a->rec.size < b->rec.size ? 1 : -1;
+	return (a->rec.start > b->rec.start) - (a->rec.start < b->rec.start);
+}
+
+static const struct vt_model_frame *place_of(const struct vt_model *model,
+					     const struct vt_model_range *range)
+{
+	const struct vt_model_trace *trace;
+	uint32_t index;
+
+	if (range->recorded == VT_NOT_RECORDED)
+		return NULL;
+	index = model->driver_blocks.data[range->recorded].trace;
+	if (VT_IS_UNTRACED(index) || index >= model->traces.n)
+		return NULL;
+	trace = &model->traces.data[index];
+	return trace->title < trace->n_frames ? &model->trace_frames[trace->frames[trace->title]] :
+						NULL;
+}
+
+static void add_whose(struct vt_line *line, const struct vt_model *model,
+		      const struct vt_model_range *range)
+{
+	const struct vt_model_frame *place = place_of(model, range);
+	bool counts = range->rec.kind == VT_RANGE_DEVICE || range->rec.kind == VT_RANGE_MAPPED;
+
+	if (range->pytorch_bytes)
+		vt_line_add(line, VT_PLAIN,
+			    range->pytorch_bytes == range->rec.size ? "PyTorch" : "partly PyTorch");
+	else if (place)
+		vt_text_site(line, place, vt_line_room(line));
+	else if (counts && !range->counted_bytes)
+		vt_line_add(line, VT_DIM, "shares the memory of another line");
+	else if (range->rec.exportable)
+		vt_line_add(line, VT_DIM, "made to be shared");
+}
+
+static void print_range(struct vt_line *line, const struct vt_model *model,
+			const struct vt_model_range *range)
+{
+	char number[VT_NUM_MAX];
+
+	vt_line_pad(line, 2);
+	vt_line_addf(line, VT_PLAIN, "0x%" PRIx64, range->rec.start);
+	vt_line_pad(line, 2 + ADDRESS_COLUMNS);
+	vt_line_right(line, VT_PLAIN, vt_format_size(number, range->rec.size), SIZE_COLUMNS);
+	snprintf(number, sizeof(number), "%d", range->rec.device);
+	vt_line_right(line, VT_PLAIN, range->rec.kind == VT_RANGE_HOST ? "" : number, GPU_COLUMNS);
+	vt_line_pad(line, line->want + 3);
+	vt_line_cell(line, VT_PLAIN, kinds[range->rec.kind].word, KIND_COLUMNS, VT_CUT_END);
+	add_whose(line, model, range);
+	vt_line_end(line);
+}
+
+void vt_text_ranges(struct vt_line *line, const struct vt_model *model)
+{
+	const struct vt_model_ledger *ledger = &model->ledger;
+	struct listed *sorted;
+
+	if (!ledger->known)
+		return;
+	vt_text_title(line, NULL, "Allocations of the driver, the largest first");
+	sorted = malloc((ledger->ranges.n + 1) * sizeof(*sorted));
+	if (!sorted) {
+		line->buf.failed = true;
+		return;
+	}
+	for (size_t i = 0; i < ledger->ranges.n; i++)
+		sorted[i].range = &ledger->ranges.data[i];
+	qsort(sorted, ledger->ranges.n, sizeof(*sorted), compare_sizes);
+	vt_line_pad(line, 2);
+	vt_line_add(line, VT_DIM, "address");
+	vt_line_pad(line, 2 + ADDRESS_COLUMNS);
+	vt_line_right(line, VT_DIM, "size", SIZE_COLUMNS);
+	vt_line_right(line, VT_DIM, "GPU", GPU_COLUMNS);
+	vt_line_pad(line, line->want + 3);
+	vt_line_cell(line, VT_DIM, "kind", KIND_COLUMNS, VT_CUT_END);
+	vt_line_add(line, VT_DIM, "whose");
+	vt_line_end(line);
+	for (size_t i = 0; i < ledger->ranges.n; i++)
+		print_range(line, model, sorted[i].range);
+	free(sorted);
+}
