@@ -28,6 +28,9 @@ tests_functional_ask_python_SOURCES = tests/functional/ask_python.c
 tests_functional_ask_python_LDADD = \
 	$(vt_inject) $(vt_walk) $(VT_LIBS) -lpthread
 functional_tests += tests/functional/report_official.py
+
+# Every allocation of the driver, against programs that know theirs.
+functional_tests += tests/functional/ledger.py
 functional_tests += tests/functional/report_pinned.py
 
 # Backtraces that the recorder took, against PyTorch's own.

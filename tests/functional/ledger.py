@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger of a device's memory against programs that know what they allocated: a C program that allocates in every way, and
+real PyTorch. On the simulated device the rest is the context to the byte; tests/gpu/ledger.py runs the same on a real one."""
+import os
+import re
+import subprocess
+import time
+
+from harness import CACHE, COMPLETE, PARTIAL, SOURCE, Job, Skip, check, check_schema, equal, main, report, report_json, scratch
+from report_torch import Driver, versions
+
+SIMCUDA = os.path.join(CACHE, "simcuda")
+KIB, MIB = 1 << 10, 1 << 20
+CONTEXT = 256 * MIB  # of the simulated device
+BINARY = []
+# What the program calls it: the report's kind.
+KINDS = {"malloc": "device", "managed": "managed", "host": "host", "async": "pool", "pool": "pool", "graph": "graph", "map": "mapped",
+         "share": "mapped", "alias": "mapped", "array": "array"}
+EVERY_KIND = (("malloc", 64 * MIB), ("malloc", 3 * MIB + 1), ("managed", 16 * MIB), ("host", 5 * MIB), ("async", 48 * MIB),
+              ("pool", 1000000), ("graph", 48 * MIB), ("map", 20 * MIB), ("share", 2 * MIB), ("alias", 4 * MIB), ("array", 64 * MIB))
+
+
+def program():
+    if not BINARY:
+        binary = scratch("ledger_calls")
+        done = subprocess.run(["cc", "-g", "-O1", "-o", binary, os.path.join(SOURCE, "tests/targets/ledger_calls.c"), "-pthread", "-ldl"],
+                              capture_output=True, check=False)
+        if done.returncode:
+            raise Skip("ledger_calls.c does not build: " + done.stderr.decode()[:300])
+        BINARY.append(binary)
+    return BINARY[0]
+
+
+def simulated():
+    path = os.pathsep.join(p for p in (SIMCUDA, os.environ.get("LD_LIBRARY_PATH")) if p)
+    return dict(os.environ, LD_LIBRARY_PATH=path, SIMCUDA_DEVICES="2", SIMCUDA_MEM_MB="8192")
+
+
+class Calls(Job):
+    """ledger_calls; what it allocated, as it was told."""
+
+    def __init__(self, env=None, command=()):
+        super().__init__([*command, program()], ready=("ready", "skip"), env=env or simulated())
+        self.allocated = []
+
+    def __enter__(self):
+        super().__enter__()
+        if self.proc.ready_line.startswith("skip"):
+            super().__exit__(None, None, None)
+            raise Skip(self.proc.ready_line)
+        self.pid = int(self.proc.ready_line.split()[1])
+        return self
+
+    def __call__(self, *words):
+        return self.ask(" ".join(str(w) for w in words))
+
+    def allocate(self, what, size):
+        answer = self(what, size)
+        check(answer.startswith("0x"), f"{what} {size}", answer)
+        self.allocated.append((what, int(answer, 16), size))
+        return int(answer, 16)
+
+    def succeeds(self, *words):
+        equal(self(*words), "0", " ".join(str(w) for w in words))
+
+
+def read(pid, *args, expect=(COMPLETE, PARTIAL)):
+    data = report_json(pid, *args, expect=expect)
+    check_schema(data)
+    return data
+
+
+def the_line(data, ordinal=0):
+    return next(d for d in data["ledger"]["devices"] if d["device"] == ordinal)
+
+
+def adds_up(data):
+    """Every identity that the schema promises."""
+    ledger = data["ledger"]
+    for line in ledger["devices"]:
+        lines = ("pytorch", "device_memory", "mapped", "pool", "data", "array", "graph")
+        equal(line["found_bytes"], sum(line[name]["bytes"] for name in lines), "the lines")
+        memory = next(d["memory"] for d in data["cuda"]["devices"] if d["ordinal"] == line["device"])
+        if line["rest_bytes"] is not None:
+            equal(line["found_bytes"] + line["rest_bytes"], memory["used_bytes"], "all lines")
+    end = 0
+    for r in ledger["ranges"]:
+        at = int(r["address"], 16)
+        check(r["kind"] == "array" or at >= end, "ranges overlap", r)
+        end = at + r["bytes"] if r["kind"] != "array" else end
+
+
+def has_all(program_, data):
+    """Each allocation of the program is a range of the right kind and size."""
+    ranges = {int(r["address"], 16): r for r in data["ledger"]["ranges"] if r["kind"] != "array"}
+    for what, addr, size in program_.allocated:
+        if what == "array":
+            check(any(r["kind"] == "array" and r["bytes"] >= size for r in data["ledger"]["ranges"]), "the array", data["ledger"])
+            continue
+        check(addr in ranges, f"{what} {size} at {addr:#x} is not listed", sorted(map(hex, ranges)))
+        equal(ranges[addr]["kind"], KINDS[what], f"the kind of {what}")
+        equal(ranges[addr]["bytes"], size, f"the size of {what}")
+        equal(ranges[addr]["shareable"], what == "share", "shareable")
+
+
+def every_kind(calls):
+    for what, size in EVERY_KIND:
+        calls.allocate(what, size)
+    for i in range(30):
+        calls.allocate("malloc", 512 * (i + 1))
+
+
+# ---- the C program ----
+
+def test_every_kind():
+    with Calls() as calls:
+        every_kind(calls)
+        data = read(calls.pid, expect=COMPLETE)
+        has_all(calls, data)
+        adds_up(data)
+        check(data["ledger"]["whole"], "not whole", data["ledger"])
+        line = the_line(data)
+        equal(line["rest_bytes"], CONTEXT + 16 * MIB, "the context and managed memory are the rest")
+        equal(line["device_memory"]["bytes"], 64 * MIB + 4 * MIB + 2 * MIB, "whole pages of cudaMalloc")
+        equal(line["mapped"]["bytes"], 26 * MIB, "memory that is mapped twice counts once")
+        equal(line["shareable"]["bytes"], 2 * MIB, "shareable")
+        equal((line["pool"]["bytes"], line["pool"]["ranges"]), (96 * MIB, 2), "both pools, with what they keep")
+        equal((line["graph"]["bytes"], line["array"]["bytes"]), (64 * MIB, 64 * MIB), "graphs, arrays")
+        equal((line["host"]["asked_bytes"], line["managed"]["asked_bytes"]), (5 * MIB, 16 * MIB), "host, managed")
+        equal(calls("contexts"), "1", "a context came about")
+
+
+def test_text():
+    with Calls() as calls:
+        every_kind(calls)
+        _, out, _ = report(calls.pid, "--width", "100", "--ranges")
+        for label, size in (("raw cudaMalloc, unattributed", "70.0 MiB"), ("raw cuMemMap, unattributed", "26.0 MiB"),
+                            ("cudaMallocAsync pools", "96.0 MiB"), ("memory of CUDA graphs", "64.0 MiB"), ("arrays, textures", "64.0 MiB"),
+                            ("contexts, code, other processes", "272 MiB"), ("of which managed, at most", "16.0 MiB")):
+            check(re.search(rf"^ +{label} +{size}", out, re.M), f"the line {label}", out)
+        listed = out.split("Allocations of the driver", 1)[1]
+        for _, addr, _ in (a for a in calls.allocated if a[0] != "array"):
+            check(f"{addr:#x} " in listed, "an allocation is not listed", hex(addr), listed)
+        check("this process has allocated" in out, "the headline", out)
+
+
+def test_frees():
+    """What is freed is in no line; what a pool keeps of it is."""
+    with Calls() as calls:
+        kept, gone = calls.allocate("malloc", 64 * MIB), calls.allocate("malloc", 32 * MIB)
+        calls.succeeds("free", hex(gone))
+        data = read(calls.pid, expect=COMPLETE)
+        equal([int(r["address"], 16) for r in data["ledger"]["ranges"]], [kept], "ranges")
+        equal(the_line(data)["rest_bytes"], CONTEXT, "rest")
+
+
+def test_read_only():
+    with Calls() as calls:
+        calls.allocate("malloc", 64 * MIB)
+        equal(read(calls.pid, "--read-only")["ledger"], None, "nothing was asked")
+
+
+def test_without_a_context():
+    """Asking makes none."""
+    code = "import ctypes, sys; c = ctypes.CDLL('libcuda.so.1'); c.cuInit(0); print('READY', flush=True); sys.stdin.readline(); n = ctypes.c_int(); " \
+           "f = ctypes.c_uint(); c.cuDevicePrimaryCtxGetState(0, ctypes.byref(f), ctypes.byref(n)); print(n.value, flush=True)"
+    with Job(["python3", "-c", code], env=simulated()) as job:
+        equal(read(job.proc.pid)["ledger"], None, "a ledger without a context")
+        equal(job.ask(""), "0", "a context came about")
+
+
+# ---- when the device is busy ----
+
+def captured(calls):
+    """A capture goes on, and stays whole."""
+    every_kind(calls)
+    calls.succeeds("capture")
+    data = read(calls.pid)
+    calls.succeeds("captured")
+    has_all(calls, data)
+    adds_up(data)
+    check(data["ledger"]["whole"] and data["ledger"]["pools_known"], "not whole", data["ledger"]["devices"])
+    return data
+
+
+def test_capture():
+    with Calls() as calls:
+        captured(calls)
+
+
+def hung(calls):
+    """A kernel spins, one thread waits for it and another one frees: every question is answered, and nothing is left behind."""
+    every_kind(calls)
+    victim = calls.allocate("malloc", 8 * MIB)
+    calls.succeeds("hang")
+    calls.succeeds("waste", hex(victim))
+    before = calls("pools")
+    begin = time.monotonic()
+    data = read(calls.pid)
+    wall = time.monotonic() - begin
+    calls.allocated.pop()
+    has_all(calls, data)
+    adds_up(data)
+    check(data["ledger"]["whole"], "not whole", data["diagnostics"])
+    equal(calls("contexts"), "1", "a context came about")
+    equal(calls("pools"), before, "the default pool")
+    calls.succeeds("go")
+    return data, wall
+
+
+def test_hung():
+    with Calls() as calls:
+        _, wall = hung(calls)
+        check(wall < 20, "a question waited", wall)
+
+
+# ---- many ----
+
+def test_many():
+    with Calls() as calls:
+        calls("many", 20000, 700)
+        data = read(calls.pid, expect=COMPLETE)
+        equal(the_line(data)["device_memory"]["ranges"], 20000, "ranges")
+        equal(the_line(data)["rest_bytes"], CONTEXT, "rest")
+        adds_up(data)
+
+
+# ---- PyTorch ----
+
+def test_pytorch():
+    """Every segment is claimed, none twice; the rest is the context."""
+    for version in versions():
+        with Driver(version) as driver:
+            driver("random 3 2000")
+            data = read(driver.pid, expect=COMPLETE)
+            adds_up(data)
+            line, totals = the_line(data), data["pytorch"]["allocators"][0]["totals"]
+            equal(line["pytorch"]["bytes"], totals["reserved_bytes"], f"PyTorch {version}")
+            equal((line["device_memory"]["bytes"], line["pytorch_without_memory_bytes"]), (0, 0), f"unattributed, PyTorch {version}")
+            equal(line["rest_bytes"], CONTEXT, f"rest, PyTorch {version}")
+
+
+def test_pytorch_expandable():
+    version = versions()[-1]
+    with Driver(version, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True") as driver:
+        driver("random 4 2000")
+        data = read(driver.pid, expect=COMPLETE)
+        adds_up(data)
+        line, totals = the_line(data), data["pytorch"]["allocators"][0]["totals"]
+        equal(line["pytorch"]["bytes"], totals["reserved_bytes"], "PyTorch's")
+        equal(line["mapped"]["bytes"], 0, "unattributed")
+        equal(line["rest_bytes"], CONTEXT, "rest")
+
+
+if __name__ == "__main__":
+    main(globals())
