@@ -15,6 +15,8 @@ helper_sources = \
 	helper/owners_tensor.c \
 	helper/python.c \
 	helper/ranges.c \
+	helper/ranges_keep.c \
+	helper/ranges_walk.c \
 	helper/ranges_what.c \
 	helper/torch.c \
 	helper/why.c \

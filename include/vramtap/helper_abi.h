@@ -74,6 +74,7 @@ struct vt_helper_imports {
 	uint64_t cuThreadExchangeStreamCaptureMode; /* CUDA 10.1 on */
 	uint64_t cuMemGetAddressRange;
 	uint64_t cuPointerGetAttribute;
+	uint64_t cuPointerGetAttributes;
 	uint64_t cuDeviceGetGraphMemAttribute; /* CUDA 11.4 on */
 	/* runtime */
 	uint64_t cudaMemGetInfo;
@@ -263,6 +264,27 @@ struct vt_device_use {
 	uint64_t graph_used, graph_reserved; /* memory of CUDA graphs */
 };
 
+/* More address space than this is walked in larger steps, and only once. */
+#define VT_AREA_MAX (UINT64_C(64) << 30)
+#define VT_AREA_PAGE (UINT64_C(2) << 20) /* the driver's */
+#define VT_AREA_MAX_PAGES (VT_AREA_MAX / VT_AREA_PAGE + 1)
+
+/* How far one area is walked. */
+struct vt_area_walk {
+	uint64_t at;        /* where it goes on; 0: at the start */
+	uint64_t close_end; /* up to there slot by slot: small allocations share the page */
+	uint64_t misses;    /* in a row, on the way there */
+	/* 0: every page is asked for; else those that look empty once more, so far apart */
+	uint64_t stride;
+	uint64_t page;         /* of these, the number of the next one in the area */
+	uint64_t again;        /* questions for these pages */
+	uint32_t found;        /* at this stride */
+	uint32_t found_before; /* at the one before */
+	/* a bit a page: it has something; it is near one that allocations share */
+	uint8_t taken[VT_AREA_MAX_PAGES / 8 + 8];
+	uint8_t near[VT_AREA_MAX_PAGES / 8 + 8];
+};
+
 /*
  * The records are behind the areas. The first fields are set while the walk goes on, so the tool
  * has what there is even if one question is never answered; asked again, the walk goes on where it
@@ -270,11 +292,16 @@ struct vt_device_use {
  */
 struct vt_ranges_answer {
 	uint64_t n_ranges;
-	uint64_t area, at; /* where it goes on */
-	/* the page that small allocations share, or may share, and how it is walked */
-	uint64_t close_end, close_step;
-	uint32_t close_found; /* it has small allocations; else it follows one that has */
-	uint32_t pad;
+	uint64_t area; /* where it goes on */
+	struct vt_area_walk walk;
+	/*
+	 * Pages that allocations share, and pages near them that look empty, were asked for at
+	 * distances up to this: a smaller allocation can be missing. Its page counts if it shares it.
+	 * 0: each slot was asked for.
+	 */
+	uint64_t step_bytes;
+	uint64_t again;  /* questions for these pages, of all areas */
+	uint64_t misses; /* questions for free slots of shared pages, one by one */
 	uint64_t probes; /* questions of addresses */
 	uint64_t total_ns;
 	uint32_t whole;         /* all areas were walked */

@@ -15,7 +15,7 @@ enum vt_range_kind {
 	VT_RANGE_HOST,    /* pinned or registered memory of the host */
 	/* variables of loaded modules, or what another process shares by its handle */
 	VT_RANGE_DATA,
-	VT_RANGE_ARRAY, /* of unknown start, as that of textures: CUarray */
+	VT_RANGE_ARRAY, /* cuArrayCreate: of textures */
 	VT_RANGE_GRAPH, /* allocated by a node of a CUDA graph */
 	VT_N_RANGE_KINDS
 };
@@ -35,5 +35,12 @@ struct vt_range_rec {
 	uint8_t exportable; /* it was made so that it can be shared with other processes */
 	uint8_t pad[2];
 };
+
+/* Whether the driver tells which memory is behind a range of this kind. */
+static inline int vt_range_has_mapping(uint8_t kind)
+{
+	return kind == VT_RANGE_DEVICE || kind == VT_RANGE_MAPPED || kind == VT_RANGE_DATA ||
+	       kind == VT_RANGE_ARRAY;
+}
 
 #endif

@@ -202,6 +202,7 @@ static struct vt_error *take(struct vt_collect *c, struct vt_helper *helper, siz
 	ledger->whole = answer.whole && n_areas < MAX_AREAS;
 	ledger->by_attributes = answer.by_attributes;
 	ledger->pools_asked = answer.asked_pools;
+	ledger->step_bytes = answer.step_bytes;
 	ledger->probes = answer.probes;
 	ledger->inside_ms = (double)answer.total_ns / VT_NS_PER_MS;
 	return NULL;

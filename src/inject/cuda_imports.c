@@ -43,6 +43,7 @@ static const struct import {
 	  { "cuThreadExchangeStreamCaptureMode" } },
 	{ "libcuda.so", FIELD(cuMemGetAddressRange), { "cuMemGetAddressRange_v2" } },
 	{ "libcuda.so", FIELD(cuPointerGetAttribute), { "cuPointerGetAttribute" } },
+	{ "libcuda.so", FIELD(cuPointerGetAttributes), { "cuPointerGetAttributes" } },
 	{ "libcuda.so", FIELD(cuDeviceGetGraphMemAttribute), { "cuDeviceGetGraphMemAttribute" } },
 	{ "libcudart", FIELD(cudaMemGetInfo), { "cudaMemGetInfo" } },
 	{ "libcudart", FIELD(cudaRuntimeGetVersion), { "cudaRuntimeGetVersion" } },

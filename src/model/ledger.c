@@ -70,10 +70,7 @@ static bool is_plausible(const struct vt_range_rec *r)
 	       r->mapping <= UINT64_MAX - MAX_BYTES;
 }
 
-/*
- * Two allocations cannot overlap: one of them was freed while the others were asked for. Those of
- * arrays are not at these addresses.
- */
+/* Two allocations cannot overlap: one of them was freed while the others were asked for. */
 static void sort_out(struct vt_model_ledger *ledger)
 {
 	uint64_t end = 0;
@@ -84,14 +81,12 @@ static void sort_out(struct vt_model_ledger *ledger)
 		      compare_ranges);
 	for (size_t i = 0; i < ledger->ranges.n; i++) {
 		struct vt_model_range *range = &ledger->ranges.data[i];
-		bool is_array = range->rec.kind == VT_RANGE_ARRAY;
 
-		if (!is_plausible(&range->rec) || (!is_array && range->rec.start < end) ||
+		if (!is_plausible(&range->rec) || range->rec.start < end ||
 		    (vt_range_is_of_device(range->rec.kind) &&
 		     !device_of(ledger, range->rec.device)))
 			continue;
-		if (!is_array)
-			end = range->rec.start + range->rec.size;
+		end = range->rec.start + range->rec.size;
 		range->counted_bytes = range->pytorch_bytes = 0;
 		range->recorded = VT_NOT_RECORDED;
 		ledger->ranges.data[n++] = *range;
@@ -124,11 +119,6 @@ static bool keys_are_sorted(const struct key *keys, size_t n)
 		if (compare_keys(&keys[i - 1], &keys[i]) > 0)
 			return false;
 	return true;
-}
-
-static bool has_mapping(const struct vt_range_rec *r)
-{
-	return r->kind == VT_RANGE_DEVICE || r->kind == VT_RANGE_MAPPED || r->kind == VT_RANGE_DATA;
 }
 
 /* Without a number, one mapping is one memory. */
@@ -166,7 +156,7 @@ static bool count_mappings(struct vt_model_ledger *ledger)
 	for (size_t i = 0; i < ledger->ranges.n; i++) {
 		struct vt_model_range *range = &ledger->ranges.data[i];
 
-		if (!has_mapping(&range->rec))
+		if (!vt_range_has_mapping(range->rec.kind))
 			continue;
 		if (range->rec.physical)
 			keys[n_keys++] = key_of(&range->rec, i);
@@ -198,8 +188,7 @@ static void count_others(struct vt_model_ledger *ledger)
 		struct vt_model_range *range = &ledger->ranges.data[i];
 		const struct vt_range_rec *r = &range->rec;
 
-		if (r->kind == VT_RANGE_ARRAY ||
-		    (r->kind == VT_RANGE_POOL && !has_totals(ledger, r)) ||
+		if ((r->kind == VT_RANGE_POOL && !has_totals(ledger, r)) ||
 		    (r->kind == VT_RANGE_GRAPH && !device_of(ledger, r->device)->graph_known))
 			range->counted_bytes = r->size;
 	}
@@ -273,7 +262,7 @@ static void claim_ranges(struct vt_model_ledger *ledger, const struct claims *cl
 		struct vt_model_range *range = &ledger->ranges.data[i];
 		uint64_t end = range->rec.start + range->rec.size;
 
-		if (!vt_range_is_of_device(range->rec.kind) || range->rec.kind == VT_RANGE_ARRAY)
+		if (!vt_range_is_of_device(range->rec.kind))
 			continue;
 		while (c < claims->list.n && claims->list.data[c].end <= range->rec.start)
 			c++;
@@ -298,8 +287,7 @@ static void find_recorded(struct vt_model *model)
 		       model->driver_blocks.data[k].addr < range->rec.start)
 			k++;
 		if (k < model->driver_blocks.n &&
-		    model->driver_blocks.data[k].addr == range->rec.start &&
-		    range->rec.kind != VT_RANGE_ARRAY)
+		    model->driver_blocks.data[k].addr == range->rec.start)
 			range->recorded = k;
 	}
 }

@@ -75,7 +75,9 @@ struct vt_model_ledger {
 	/* A kernel has faulted: arrays and the memory of graphs cannot be told. */
 	bool by_attributes;
 	bool pools_asked; /* the question could not spoil a capture */
-	uint64_t probes;  /* questions of addresses */
+	/* Shared pages were asked for at such distances: smaller allocations can be missing. */
+	uint64_t step_bytes;
+	uint64_t probes; /* questions of addresses */
 	double inside_ms, total_ms;
 	VT_VEC(struct vt_model_range) ranges; /* by address (account) */
 	VT_VEC(struct vt_model_ledger_pool) pools;

@@ -101,6 +101,39 @@ def test_ledger_hung():
         check(wall < 20, "a question waited", wall)
 
 
+def test_ledger_fault():
+    """After a kernel has faulted, all that has attributes is still found."""
+    with a_program() as calls:
+        settled(calls)
+        ledger.every_kind(calls)
+        whole = ledger.read(calls.pid)
+        equal(calls("fault"), "700", "the kernel faults")
+        data = ledger.read(calls.pid)
+        figure("after a fault", data)
+        check(data["ledger"]["after_fault"], "it is not told", data["ledger"])
+        kinds = [{r["address"]: r["kind"] for r in d["ledger"]["ranges"]} for d in (whole, data)]
+        missing = {at: kind for at, kind in kinds[0].items() if at not in kinds[1]}
+        print(f"    missing after the fault: {missing}")
+        check(set(missing.values()) <= {"array", "graph", "pool"}, "allocations are missing", missing)
+
+
+def test_ledger_holes():
+    """Small allocations, most of them freed: pages whose first bytes are free."""
+    with a_program() as calls:
+        before = settled(calls)
+        at = [calls.allocate("malloc", size) for _ in range(400) for size in (1, 512, 5000, 100000, 300000, 900000)]
+        for k, addr in enumerate(at):
+            if k * 7919 % 5:
+                calls.succeeds("free", hex(addr))
+        data = min((ledger.read(calls.pid) for _ in range(3)), key=lambda d: d["ledger"]["inside_ms"])
+        left = {hex(addr) for k, addr in enumerate(at) if not k * 7919 % 5}
+        found = {r["address"] for r in data["ledger"]["ranges"]}
+        figure("holes", data)
+        print(f"  FIGURE ledger holes: {len(left & found)} of {len(left)} found, {len({int(a, 16) >> 21 for a in left - found} - {int(a, 16) >> 21 for a in found})} "
+              f"of {len({int(a, 16) >> 21 for a in left})} pages not, step {data['ledger']['step_bytes']}")
+        explained("holes", before, data)
+
+
 def test_ledger_many():
     for count, most in INSIDE_MS.items():
         with a_program() as calls:

@@ -12,6 +12,7 @@
  *	waste ADDRESS		-> 0: another thread frees it, which can take for ever
  *	capture, captured	-> result: a capture of a stream begins, is ended
  *	hang, go		-> result: a kernel spins until "go", and a thread waits for it
+ *	fault			-> 700: a kernel reads an illegal address (on a real device only)
  *	contexts		-> how many devices have an active context
  *	pools			-> what the default pool has reserved
  */
@@ -176,25 +177,39 @@ static long in_thread(void *(*fn)(void *arg), uint64_t arg)
 	return 0;
 }
 
-static long hang_real(void)
+/* The kernel reads *p until it is not 0. */
+static long launch_spin(void *p)
 {
 	typedef int launch_fn(void *f, unsigned int gx, unsigned int gy, unsigned int gz,
 			      unsigned int bx, unsigned int by, unsigned int bz,
 			      unsigned int shared, void *s, void **args, void **extra);
 	launch_fn *launch = (launch_fn *)dlsym(lib, "cuLaunchKernel");
-	void *module = NULL, *function = NULL, *p = NULL;
+	void *module = NULL, *function = NULL;
 	void *args[] = { &p };
 	long err = CALL3("cuModuleLoadData", &module, ptx, 0);
 
 	if (!err)
 		err = CALL3("cuModuleGetFunction", &function, module, "spin");
-	if (!err)
-		err = CALL3("cuMemHostAlloc", &p, 4096, 0);
+	return err ? err : launch(function, 1, 1, 1, 1, 1, 1, 0, spin_stream, args, NULL);
+}
+
+static long hang_real(void)
+{
+	void *p = NULL;
+	long err = CALL3("cuMemHostAlloc", &p, 4096, 0);
+
 	if (err)
 		return err;
 	flag = p;
 	*flag = 0;
-	return launch(function, 1, 1, 1, 1, 1, 1, 0, spin_stream, args, NULL);
+	return launch_spin(p);
+}
+
+static long fault(void)
+{
+	long err = launch_spin((void *)16);
+
+	return err ? err : CALL3("cuCtxSynchronize", 0, 0, 0);
 }
 
 static long hang(int on)
@@ -253,6 +268,8 @@ static long do_other(const char *what, uint64_t a)
 		return CALL3("cuStreamEndCapture", capture_stream, &made, 0);
 	if (!strcmp(what, "hang") || !strcmp(what, "go"))
 		return hang(what[0] == 'h');
+	if (!strcmp(what, "fault"))
+		return fault();
 	if (!strcmp(what, "contexts"))
 		return contexts();
 	if (!strcmp(what, "pools"))

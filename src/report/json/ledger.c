@@ -101,6 +101,7 @@ void vt_json_ledger(struct vt_json *json, const struct vt_model *model)
 	vt_json_bool(json, "whole", ledger->whole);
 	vt_json_bool(json, "after_fault", ledger->by_attributes);
 	vt_json_bool(json, "pools_known", ledger->pools_asked);
+	vt_json_uint(json, "step_bytes", ledger->step_bytes);
 	vt_json_uint(json, "probes", ledger->probes);
 	vt_json_uint(json, "dropped", ledger->dropped);
 	vt_json_milli(json, "inside_ms", ledger->inside_ms);

@@ -208,7 +208,7 @@ DRV(cuPointerGetAttribute, void *data, int attr, uint64_t addr)
 	struct sim_where w;
 
 	DRV_ENTER();
-	if (sim_where(addr, &w) || !w.mapped || w.kind == SIM_ARRAY)
+	if (sim_where(addr, &w) || !w.mapped)
 		return SIM_EINVAL;
 	return put_attr(data, attr, addr, &w);
 }
@@ -219,7 +219,7 @@ DRV(cuPointerGetAttributes, unsigned n, const int *attrs, void **data, uint64_t 
 	int known, err = SIM_OK;
 
 	DRV_ENTER();
-	known = !sim_where(addr, &w) && w.mapped && w.kind != SIM_ARRAY;
+	known = !sim_where(addr, &w) && w.mapped;
 	for (unsigned i = 0; i < n && !err; i++)
 		err = put_attr(data[i], attrs[i], addr, known ? &w : NULL);
 	return err;

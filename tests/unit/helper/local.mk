@@ -7,7 +7,7 @@ tests_unit_helper_test_helper_ops_LDADD = $(vt_walk) $(unit_libs)
 tests_unit_helper_test_helper_ops_LDFLAGS = -pthread
 
 unit_tests += tests/unit/helper/test_ranges
-tests_unit_helper_test_ranges_SOURCES = tests/unit/helper/test_ranges.c helper/cuda.c helper/ranges.c helper/ranges_what.c helper/why.c
+tests_unit_helper_test_ranges_SOURCES = tests/unit/helper/test_ranges.c helper/cuda.c helper/ranges.c helper/ranges_keep.c helper/ranges_walk.c helper/ranges_what.c helper/why.c
 tests_unit_helper_test_ranges_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper $(VT_CUDA_CPPFLAGS)
 tests_unit_helper_test_ranges_LDADD = $(unit_libs)
 

@@ -34,7 +34,8 @@ enum {
 static struct vt_range_rec book[MAX_BOOK]; /* sorted */
 static size_t n_book;
 static int faulted, capturing, relaxed, spoilt, no_mapping_attributes, devices;
-static int depth; /* of the stack of contexts */
+static int errors_together; /* attributes asked in one question, with an error; else zeros */
+static int depth;           /* of the stack of contexts */
 static uint64_t asked;
 static uint64_t pool_reserved = 96 * MIB;
 
@@ -81,7 +82,7 @@ static int attribute(void *value, int which, uint64_t at)
 	int in_context = r && !whole;
 	uint64_t v;
 
-	if (!r || r->kind == VT_RANGE_ARRAY || (which >= 18 && no_mapping_attributes))
+	if (!r || (which >= 18 && no_mapping_attributes))
 		return INVALID_VALUE;
 	v = which == 1  ? (uint64_t)in_context * 0x1234 :
 	    which == 2  ? (r->kind == VT_RANGE_HOST ? 1u : 2u) :
@@ -97,6 +98,19 @@ static int attribute(void *value, int which, uint64_t at)
 	    which == 20 ? r->block :
 			  0;
 	memcpy(value, &v, which == 2 || (which >= 8 && which <= 10) ? 4 : 8);
+	return 0;
+}
+
+/* "Success" and zeros for what is no pointer of CUDA's. */
+static int attributes(unsigned int n, const int *which, void **values, uint64_t at)
+{
+	if (errors_together)
+		return faulted ? FAULTED : INVALID_VALUE;
+	for (unsigned int i = 0; i < n; i++) {
+		if (which[i] >= 18 && no_mapping_attributes)
+			return INVALID_VALUE;
+		attribute(values[i], which[i], at);
+	}
 	return 0;
 }
 
@@ -183,13 +197,11 @@ static struct vt_range_rec *add(uint8_t kind, uint64_t start, uint64_t size)
 
 	assert_true(n_book < MAX_BOOK);
 	*r = (struct vt_range_rec){ .kind = kind, .start = start, .size = size };
-	if (kind == VT_RANGE_DEVICE || kind == VT_RANGE_DATA || kind == VT_RANGE_MAPPED) {
+	if (vt_range_has_mapping(kind)) {
 		r->mapping = start / (2 * MIB) * (2 * MIB);
 		r->physical = (start + size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) - r->mapping;
 		r->block = r->mapping / (2 * MIB);
 	}
-	if (kind == VT_RANGE_ARRAY)
-		r->physical = size;
 	if (kind == VT_RANGE_POOL)
 		r->pool = 0xb001;
 	return r;
@@ -208,10 +220,10 @@ static void write_book(void)
 	add(VT_RANGE_DEVICE, A, 64 * MIB);
 	add(VT_RANGE_DEVICE, A + 64 * MIB, 3 * MIB + 1);
 	/* a page of small ones with holes, also at its start; the next page, too */
-	for (uint64_t at = A + 70 * MIB; at < A + 72 * MIB; at += 100 * KIB)
+	for (uint64_t at = A + 70 * MIB; at < A + 72 * MIB; at += 15 * KIB)
 		add(VT_RANGE_DEVICE, at, 1000);
 	add(VT_RANGE_DEVICE, A + 73 * MIB, 400000);
-	add(VT_RANGE_DEVICE, A + 75 * MIB + 512, 512);
+	add(VT_RANGE_DEVICE, A + 75 * MIB + 512, 300000);
 	add(VT_RANGE_DATA, A + 80 * MIB, 12);
 	add(VT_RANGE_DATA, A + 80 * MIB + 512, 300);
 	add(VT_RANGE_MAPPED, A + GIB, 20 * MIB)->exportable = 1;
@@ -260,6 +272,7 @@ static void prepare(uint64_t budget_ns)
 		.cuThreadExchangeStreamCaptureMode = FN(exchange),
 		.cuMemGetAddressRange = FN(address_range),
 		.cuPointerGetAttribute = FN(attribute),
+		.cuPointerGetAttributes = FN(attributes),
 		.cuDeviceGetGraphMemAttribute = FN(graph_attribute),
 	};
 	memset(&file->shared.ranges, 0, sizeof(file->shared.ranges));
@@ -285,7 +298,8 @@ static const struct vt_range_rec *found(void)
 static int setup(void **test)
 {
 	(void)test;
-	faulted = capturing = relaxed = spoilt = no_mapping_attributes = depth = 0;
+	faulted = capturing = relaxed = spoilt = no_mapping_attributes = errors_together = depth =
+		0;
 	devices = 1;
 	asked = 0;
 	if (!file)
@@ -310,6 +324,7 @@ static void assert_book(const struct vt_range_rec *list, uint64_t n)
 		assert_int_equal(sorted[i].mapping, book[i].mapping);
 		assert_int_equal(sorted[i].block, book[i].block);
 		assert_int_equal(sorted[i].pool, book[i].pool);
+		assert_int_equal(sorted[i].device, book[i].device);
 		assert_int_equal(sorted[i].exportable, book[i].exportable);
 	}
 	assert_int_equal(n, n_book);
@@ -360,20 +375,14 @@ static void test_graphs(void **test)
 /* The context of a process whose kernel faulted answers 700; the attributes of pointers answer. */
 static void test_after_a_fault(void **test)
 {
-	size_t arrays = 0;
-
 	(void)test;
 	faulted = 1;
 	assert_int_equal(walk(ROOM), VT_HELPER_OK);
 	assert_int_equal(file->shared.ranges.by_attributes, 1);
-	/* Arrays have no attributes. Of a pool a mapping is found; here it is the allocation. */
-	for (size_t i = 0; i < n_book; i++) {
+	/* That it is an array cannot be told. Of a pool a mapping is found; here, the allocation. */
+	for (size_t i = 0; i < n_book; i++)
 		if (book[i].kind == VT_RANGE_ARRAY)
-			arrays++;
-		else
-			book[i - arrays] = book[i];
-	}
-	n_book -= arrays;
+			book[i].kind = VT_RANGE_DATA;
 	assert_book(found(), file->shared.ranges.n_ranges);
 }
 
@@ -383,7 +392,7 @@ static void test_old_driver(void **test)
 	(void)test;
 	no_mapping_attributes = 1;
 	for (size_t i = 0; i < n_book; i++)
-		if (book[i].kind != VT_RANGE_ARRAY)
+		if (vt_range_has_mapping(book[i].kind))
 			book[i].mapping = book[i].physical = book[i].block = 0;
 	assert_int_equal(walk(ROOM), VT_HELPER_OK);
 	for (size_t i = 0; i < n_book; i++)
@@ -401,9 +410,7 @@ static void test_several_devices(void **test)
 		book[i].device = 1;
 	assert_int_equal(walk(ROOM), VT_HELPER_OK);
 	assert_int_equal(file->shared.ranges.whole, 1);
-	for (size_t i = 0; i < n_book; i++)
-		if (book[i].kind != VT_RANGE_ARRAY)
-			assert_int_equal(found()[i].device >= 0 && found()[i].device < 2, 1);
+	assert_book(found(), file->shared.ranges.n_ranges);
 	assert_int_equal(file->shared.ranges.devices[1].known, 1);
 }
 
@@ -521,23 +528,68 @@ static void test_random(void **test)
 	}
 }
 
-/* Pages whose first bytes are free, each beside one with small allocations. */
+/* Drivers that answer questions for several attributes with errors, or lack them. */
+static void test_one_by_one(void **test)
+{
+	(void)test;
+	errors_together = 1;
+	assert_int_equal(walk(ROOM), VT_HELPER_OK);
+	assert_book(found(), file->shared.ranges.n_ranges);
+	prepare(10 * VT_NS_PER_S);
+	file->shared.imports.cuPointerGetAttributes = 0;
+	assert_int_equal(walk(ROOM), VT_HELPER_OK);
+	assert_book(found(), file->shared.ranges.n_ranges);
+}
+
+static int is_found(const struct vt_range_rec *r)
+{
+	for (uint64_t i = 0; i < file->shared.ranges.n_ranges; i++)
+		if (found()[i].start == r->start && found()[i].size == r->size)
+			return 1;
+	return 0;
+}
+
+/*
+ * Pages whose first bytes are free. All that is larger than the distance that the answer tells is
+ * found.
+ */
 static void test_holes_at_the_start(void **test)
 {
+	const struct vt_ranges_answer *answer = &file->shared.ranges;
+	size_t large = 0;
+
 	(void)test;
 	srand(1);
 	n_book = 0;
-	for (uint64_t at = A; n_book < 200; at += 10 * MIB) {
-		/* The first ones are walked slot by slot, the others in steps of 16 KiB. */
-		uint64_t least = n_book < 30 ? 512 : 17 * KIB;
-
-		add(VT_RANGE_DEVICE, at, 700);
-		add(VT_RANGE_DEVICE, at + 2 * MIB + 512 * (1 + (uint64_t)rand() % 3000), least);
-		add(VT_RANGE_DEVICE, book[n_book - 1].start + 18 * KIB, 512);
-		add(VT_RANGE_DEVICE, at + 6 * MIB, 2 * MIB);
+	add(VT_RANGE_DEVICE, A, 700);
+	for (uint64_t at = A + 10 * MIB; n_book < 600; at += 10 * MIB) {
+		add(VT_RANGE_DEVICE,
+		    n_book % 20 == 1 ? at : at + 512 * (1 + (uint64_t)rand() % 2000),
+		    512 << (n_book % 11));
+		add(VT_RANGE_DEVICE, book[n_book - 1].start + 800 * KIB, 512);
 	}
 	assert_int_equal(walk(ROOM), VT_HELPER_OK);
-	assert_book(found(), file->shared.ranges.n_ranges);
+	assert_in_range(answer->step_bytes, 512, 128 * KIB);
+	for (size_t i = 0; i < n_book; i++)
+		if (book[i].size > answer->step_bytes) {
+			assert_true(is_found(&book[i]));
+			large++;
+		}
+	assert_true(large > 40);
+	assert_true(answer->n_ranges < n_book); /* the distance says so */
+}
+
+/* Without anything that shares pages, they are asked for once. */
+static void test_nothing_shared(void **test)
+{
+	(void)test;
+	n_book = 0;
+	for (uint64_t i = 0; i < 100; i++)
+		add(VT_RANGE_MAPPED, A + i * 40 * MIB, 20 * MIB);
+	assert_int_equal(walk(ROOM), VT_HELPER_OK);
+	assert_book(found(), 100);
+	assert_int_equal(file->shared.ranges.again, 0);
+	assert_int_equal(file->shared.ranges.step_bytes, 0);
 }
 
 int main(void)
@@ -553,7 +605,9 @@ int main(void)
 		cmocka_unit_test_setup(test_spares_captures, setup),
 		cmocka_unit_test_setup(test_no_context, setup),
 		cmocka_unit_test_setup(test_random, setup),
+		cmocka_unit_test_setup(test_one_by_one, setup),
 		cmocka_unit_test_setup(test_holes_at_the_start, setup),
+		cmocka_unit_test_setup(test_nothing_shared, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

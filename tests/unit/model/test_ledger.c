@@ -70,7 +70,7 @@ static void test_all_kinds(void **state)
 	assert_int_equal(d->kinds[VT_RANGE_POOL].bytes, 96 * MIB);
 	assert_int_equal(d->kinds[VT_RANGE_POOL].asked, 48 * MIB);
 	assert_int_equal(d->kinds[VT_RANGE_GRAPH].bytes, 64 * MIB);
-	assert_int_equal(d->kinds[VT_RANGE_ARRAY].bytes, 5 * MIB);
+	assert_int_equal(d->kinds[VT_RANGE_ARRAY].bytes, 6 * MIB);
 	assert_int_equal(d->kinds[VT_RANGE_DATA].bytes, 2 * MIB);
 	assert_int_equal(d->kinds[VT_RANGE_HOST].asked, 5 * MIB);
 	assert_int_equal(d->kinds[VT_RANGE_MANAGED].asked, 16 * MIB);
