@@ -75,9 +75,8 @@ static int looks_empty(const struct vt_ranges_walk *w, uint64_t page)
 
 static int is_shared(const struct vt_range_rec *rec)
 {
-	return rec->size < PAGE &&
-	       (rec->kind == VT_RANGE_DEVICE || rec->kind == VT_RANGE_DATA ||
-		rec->kind == VT_RANGE_ARRAY || rec->kind == VT_RANGE_HOST);
+	return rec->size < PAGE && (rec->kind == VT_RANGE_DEVICE || rec->kind == VT_RANGE_DATA ||
+				    rec->kind == VT_RANGE_ARRAY || rec->kind == VT_RANGE_HOST);
 }
 
 static void take_pages(struct vt_ranges_walk *w, const struct vt_range_rec *rec, uint64_t at)
