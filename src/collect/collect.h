@@ -212,6 +212,9 @@ void vt_collect_say_not_asked(struct vt_collect *c);
 bool vt_collect_ledger(struct vt_collect *c, struct vt_helper *helper);
 /* collect/pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_pinned(struct vt_collect *c);
+
+/* model.libpools. */
+void vt_collect_libpools(struct vt_collect *c);
 /* collect/torch.c: which allocator, and its layout */
 void vt_collect_find_torch(struct vt_collect *c);
 /* collect/torch.c */

@@ -513,6 +513,7 @@ bool vt_model_account(struct vt_model *model)
 		ok = false;
 	}
 	vt_model_count_owners(model);
+	vt_account_libpools(model);
 	if (!vt_account_ledger(model)) {
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_CUDA, "no-memory",
 			      "not enough memory here to sum up the driver's allocations");

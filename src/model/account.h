@@ -11,7 +11,10 @@
 /* The totals of model.pinned, and the diagnostics for what could not be read of it. */
 void vt_account_pinned(struct vt_model *model);
 
-/* The fields marked "account" of ledger. Needs the allocators' totals. */
+/* The fields marked "account" of libpools. */
+void vt_account_libpools(struct vt_model *model);
+
+/* The fields marked "account" of ledger. Needs the allocators' totals and libpools. */
 bool vt_account_ledger(struct vt_model *model);
 
 /* stack.hash, thread.group and .next_in_group, thread_groups. */

@@ -41,6 +41,12 @@ const char *vt_range_kind_name(unsigned int kind)
 	return names[kind < VT_N_RANGE_KINDS ? kind : VT_RANGE_OTHER];
 }
 
+const char *vt_claimer_name(unsigned int claimer)
+{
+	return claimer < VT_CLAIMER_LIBPOOLS ? "pytorch" :
+					       vt_libpool_kind_name(claimer - VT_CLAIMER_LIBPOOLS);
+}
+
 bool vt_range_is_of_device(uint8_t kind)
 {
 	return kind != VT_RANGE_HOST && kind != VT_RANGE_MANAGED && kind != VT_RANGE_OTHER;
@@ -87,7 +93,8 @@ static void sort_out(struct vt_model_ledger *ledger)
 		     !device_of(ledger, range->rec.device)))
 			continue;
 		end = range->rec.start + range->rec.size;
-		range->counted_bytes = range->pytorch_bytes = 0;
+		range->counted_bytes = range->claimed_bytes = 0;
+		range->claimer = VT_CLAIMER_PYTORCH;
 		range->recorded = VT_NOT_RECORDED;
 		ledger->ranges.data[n++] = *range;
 	}
@@ -194,11 +201,13 @@ static void count_others(struct vt_model_ledger *ledger)
 	}
 }
 
-/* ---- what PyTorch claims ---- */
+/* ---- what allocators claim ---- */
 
 struct claim {
 	uint64_t start, end;
-	int device;
+	int device; /* -1: not known */
+	enum vt_claimer claimer;
+	struct vt_model_libpool *libpool; /* or NULL */
 };
 
 struct claims {
@@ -213,7 +222,7 @@ static int compare_claims(const void *pa, const void *pb)
 }
 
 /* Blocks that touch are one claim. */
-static bool add_claim(struct claims *claims, const struct vt_block_rec *b)
+static bool add_block(struct claims *claims, const struct vt_block_rec *b)
 {
 	struct claim *last = claims->list.n ? &claims->list.data[claims->list.n - 1] : NULL;
 	uint64_t end;
@@ -226,19 +235,36 @@ static bool add_claim(struct claims *claims, const struct vt_block_rec *b)
 	}
 	last = vt_vec_append(&claims->list);
 	if (last)
-		*last = (struct claim){ b->addr, end, b->device };
+		*last = (struct claim){ b->addr, end, b->device, VT_CLAIMER_PYTORCH, NULL };
 	return last;
 }
 
-static bool list_claims(const struct vt_model *model, struct claims *claims)
+static bool add_libpool(struct claims *claims, struct vt_model_libpool *pool)
+{
+	for (size_t i = 0; !pool->rec.is_host && i < pool->n_regions; i++) {
+		const struct vt_libpool_region *r = &pool->regions[i];
+		struct claim *claim = vt_vec_append(&claims->list);
+
+		if (!claim)
+			return false;
+		*claim = (struct claim){ r->start, r->start + r->size, pool->device,
+					 VT_CLAIMER_LIBPOOLS + pool->rec.kind, pool };
+	}
+	return true;
+}
+
+static bool list_claims(struct vt_model *model, struct claims *claims)
 {
 	for (size_t i = 0; i < model->allocators.n; i++) {
 		const struct vt_model_allocator *a = &model->allocators.data[i];
 
 		for (size_t k = 0; a->exact && k < a->n_blocks; k++)
-			if (!add_claim(claims, &model->blocks[a->first_block + k]))
+			if (!add_block(claims, &model->blocks[a->first_block + k]))
 				return false;
 	}
+	for (size_t i = 0; i < model->libpools.pools.n; i++)
+		if (!add_libpool(claims, &model->libpools.pools.data[i]))
+			return false;
 	if (claims->list.n)
 		qsort(claims->list.data, claims->list.n, sizeof(*claims->list.data),
 		      compare_claims);
@@ -253,24 +279,51 @@ static uint64_t overlap(const struct vt_range_rec *r, const struct claim *c)
 	return start < end ? end - start : 0;
 }
 
-/* Both lists are sorted, and neither overlaps itself: each claim and each range is met once. */
+/*
+ * Pools nest, as a CuPy array in a pool of RMM's: the one that claims the most of the range has it,
+ * and of two with the same, the first.
+ */
+static void decide(struct vt_model_range *range, const uint64_t claimed[VT_N_CLAIMERS])
+{
+	for (unsigned int i = 0; i < VT_N_CLAIMERS; i++)
+		if (claimed[i] > range->claimed_bytes) {
+			range->claimed_bytes = claimed[i];
+			range->claimer = (uint8_t)i;
+		}
+	if (range->claimed_bytes > range->rec.size)
+		range->claimed_bytes = range->rec.size; /* only of damaged lists */
+}
+
+static void claim_range(struct vt_model_range *range, const struct claims *claims, size_t first)
+{
+	uint64_t end = range->rec.start + range->rec.size, claimed[VT_N_CLAIMERS] = { 0 };
+
+	for (size_t i = first; i < claims->list.n && claims->list.data[i].start < end; i++) {
+		const struct claim *claim = &claims->list.data[i];
+		uint64_t bytes = overlap(&range->rec, claim);
+
+		if (!bytes || (claim->device >= 0 && claim->device != range->rec.device))
+			continue;
+		claimed[claim->claimer] += bytes;
+		if (claim->libpool && claim->libpool->device < 0)
+			claim->libpool->device = range->rec.device;
+	}
+	decide(range, claimed);
+}
+
+/* Both lists are sorted: claims that end before one range are not met again. */
 static void claim_ranges(struct vt_model_ledger *ledger, const struct claims *claims)
 {
-	size_t c = 0;
+	size_t first = 0;
 
 	for (size_t i = 0; i < ledger->ranges.n; i++) {
 		struct vt_model_range *range = &ledger->ranges.data[i];
-		uint64_t end = range->rec.start + range->rec.size;
 
 		if (!vt_range_is_of_device(range->rec.kind))
 			continue;
-		while (c < claims->list.n && claims->list.data[c].end <= range->rec.start)
-			c++;
-		for (size_t k = c; k < claims->list.n && claims->list.data[k].start < end; k++)
-			if (claims->list.data[k].device == range->rec.device)
-				range->pytorch_bytes += overlap(&range->rec, &claims->list.data[k]);
-		if (range->pytorch_bytes > range->rec.size)
-			range->pytorch_bytes = range->rec.size; /* only of damaged lists */
+		while (first < claims->list.n && claims->list.data[first].end <= range->rec.start)
+			first++;
+		claim_range(range, claims, first);
 	}
 }
 
@@ -306,20 +359,21 @@ static void add_line(struct vt_model_line *line, uint64_t bytes, uint64_t asked)
 static void add_range(struct vt_model_ledger_device *d, const struct vt_model_range *range)
 {
 	const struct vt_range_rec *r = &range->rec;
-	uint64_t mine = range->pytorch_bytes == r->size             ? range->counted_bytes :
-			range->pytorch_bytes < range->counted_bytes ? range->pytorch_bytes :
-								      range->counted_bytes;
+	uint64_t claimed = range->claimed_bytes, free_of_claims = r->size - claimed;
+	uint64_t bytes = claimed == r->size || claimed > range->counted_bytes ?
+				 range->counted_bytes :
+				 claimed;
+	uint64_t other = range->counted_bytes - bytes;
 
-	if (range->pytorch_bytes)
-		add_line(&d->pytorch, mine, range->pytorch_bytes);
-	if (range->pytorch_bytes == r->size)
+	if (claimed)
+		add_line(&d->claimed[range->claimer], bytes, claimed);
+	if (!free_of_claims)
 		return;
-	add_line(&d->kinds[r->kind], range->counted_bytes - mine, r->size - range->pytorch_bytes);
+	add_line(&d->kinds[r->kind], other, free_of_claims);
 	if (r->kind == VT_RANGE_MAPPED && r->exportable)
-		add_line(&d->shareable, range->counted_bytes - mine,
-			 r->size - range->pytorch_bytes);
+		add_line(&d->shareable, other, free_of_claims);
 	if (r->kind == VT_RANGE_DEVICE && range->recorded != VT_NOT_RECORDED)
-		add_line(&d->recorded, range->counted_bytes - mine, r->size - range->pytorch_bytes);
+		add_line(&d->recorded, other, free_of_claims);
 }
 
 /* The memory of the host is in the line of the first device. */
@@ -382,18 +436,37 @@ static void find_own_rest(const struct vt_model *model, struct vt_model_ledger_d
 	d->own_rest_bytes = gpu->ours_bytes - d->found_bytes;
 }
 
+static void find_unmapped(const struct vt_model *model, struct vt_model_ledger_device *d,
+			  const struct vt_model_allocator *a)
+{
+	uint64_t books[VT_N_CLAIMERS] = { 0 };
+
+	if (a && a->exact)
+		books[VT_CLAIMER_PYTORCH] = a->reserved_bytes;
+	for (size_t i = 0; i < model->libpools.pools.n; i++) {
+		const struct vt_model_libpool *pool = &model->libpools.pools.data[i];
+
+		for (size_t k = 0; pool->device == d->device && k < pool->n_regions; k++)
+			books[VT_CLAIMER_LIBPOOLS + pool->rec.kind] += pool->regions[k].size;
+	}
+	for (int i = 0; i < VT_N_CLAIMERS; i++)
+		if (books[i] > d->claimed[i].asked)
+			d->unmapped_bytes[i] = books[i] - d->claimed[i].asked;
+}
+
 static void find_rest(struct vt_model *model, struct vt_model_ledger_device *d)
 {
 	const struct vt_model_device *device = vt_model_device(model, d->device);
 	const struct vt_model_allocator *a = allocator_of(model, d->device);
 
 	d->claims_known = !a || a->exact;
-	d->found_bytes = d->pytorch.bytes;
+	d->found_bytes = 0;
+	for (int i = 0; i < VT_N_CLAIMERS; i++)
+		d->found_bytes += d->claimed[i].bytes;
 	for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
 		if (vt_range_is_of_device((uint8_t)kind))
 			d->found_bytes += d->kinds[kind].bytes;
-	if (a && a->exact && a->reserved_bytes > d->pytorch.asked)
-		d->unmapped_bytes = a->reserved_bytes - d->pytorch.asked;
+	find_unmapped(model, d, a);
 	if (!device || !device->have_memory || d->moved || device->memory_moved ||
 	    d->found_bytes > device->used_bytes)
 		return;

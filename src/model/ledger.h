@@ -13,9 +13,17 @@
 #include <stdint.h>
 
 #include "base/vec.h"
+#include "vramtap/libpools.h"
 #include "vramtap/ranges.h"
 
 struct vt_model;
+
+/* Allocators that subdivide ranges of the driver. Those of libpools are behind PyTorch's. */
+enum vt_claimer {
+	VT_CLAIMER_PYTORCH,
+	VT_CLAIMER_LIBPOOLS,
+	VT_N_CLAIMERS = VT_CLAIMER_LIBPOOLS + VT_N_LIBPOOL_KINDS
+};
 
 struct vt_model_range {
 	struct vt_range_rec rec;
@@ -25,8 +33,10 @@ struct vt_model_range {
 	 * and graphs, by the driver's own totals, at none.
 	 */
 	uint64_t counted_bytes;
-	uint64_t pytorch_bytes; /* the part of the range that is PyTorch's */
-	size_t recorded;        /* index in model.driver_blocks; VT_NOT_RECORDED */
+	uint64_t
+		claimed_bytes; /* the part of the range that an allocator claims; one range has one */
+	uint8_t claimer;       /* enum vt_claimer, if claimed_bytes is not 0 */
+	size_t recorded;       /* index in model.driver_blocks; VT_NOT_RECORDED */
 };
 
 #define VT_NOT_RECORDED SIZE_MAX
@@ -54,13 +64,14 @@ struct vt_model_ledger_device {
 	uint64_t graph_used_bytes, graph_reserved_bytes;
 	bool moved; /* the device's used memory was another one after the ranges were found */
 	/* filled by account: */
-	struct vt_model_line pytorch;                 /* what PyTorch's segments claim */
+	struct vt_model_line claimed[VT_N_CLAIMERS];
 	struct vt_model_line kinds[VT_N_RANGE_KINDS]; /* what nobody claims */
 	struct vt_model_line shareable;               /* of VT_RANGE_MAPPED: made to be shared */
 	struct vt_model_line recorded;                /* of VT_RANGE_DEVICE: the recorder saw it */
-	bool claims_known;       /* PyTorch has no memory here, or all its blocks are known */
-	uint64_t unmapped_bytes; /* of PyTorch's segments; nothing is behind them */
-	uint64_t found_bytes;    /* all that counts */
+	bool claims_known; /* PyTorch has no memory here, or all its blocks are known */
+	/* In the claimer's books: no range of the driver is there. */
+	uint64_t unmapped_bytes[VT_N_CLAIMERS];
+	uint64_t found_bytes; /* all that counts */
 	/* Used memory that is in none of them: contexts, code, other processes. */
 	bool rest_known;
 	uint64_t rest_bytes;
@@ -98,6 +109,9 @@ const struct vt_model_ledger_device *vt_model_ledger_device(const struct vt_mode
 
 /* "device", "mapped", "pool", ...; an enum vt_range_kind, as vt_json_in_word() passes it */
 const char *vt_range_kind_name(unsigned int kind);
+
+/* "pytorch", "xla", "cupy", ...; an enum vt_claimer */
+const char *vt_claimer_name(unsigned int claimer);
 
 /* Whether it is memory of a device for sure: not of the host, nor moving between the two. */
 bool vt_range_is_of_device(uint8_t kind);

@@ -21,6 +21,7 @@ void vt_model_deinit(struct vt_model *model)
 {
 	for (size_t i = 0; i < model->devices.n; i++)
 		vt_vec_deinit(&model->devices.data[i].context_threads);
+	vt_model_libpools_deinit(&model->libpools);
 	vt_model_ledger_deinit(&model->ledger);
 	vt_vec_deinit(&model->owners.items);
 	vt_vec_deinit(&model->owners.freed);
@@ -177,13 +178,14 @@ static const char *name_of(const char *const *names, size_t n, unsigned int i)
 const char *vt_stage_name(enum vt_stage stage)
 {
 	static const char *const names[] = {
-		[VT_STAGE_OTHER] = "other",   [VT_STAGE_PROCESS] = "process",
-		[VT_STAGE_CORE] = "core",     [VT_STAGE_FILES] = "files",
-		[VT_STAGE_INJECT] = "inject", [VT_STAGE_CUDA] = "cuda",
-		[VT_STAGE_TORCH] = "torch",   [VT_STAGE_PINNED] = "pinned",
-		[VT_STAGE_PYTHON] = "python", [VT_STAGE_RECORDER] = "recorder",
-		[VT_STAGE_OWNERS] = "owners", [VT_STAGE_STACKS] = "stacks",
-		[VT_STAGE_WATCH] = "watch",   [VT_STAGE_JOB] = "job",
+		[VT_STAGE_OTHER] = "other",       [VT_STAGE_PROCESS] = "process",
+		[VT_STAGE_CORE] = "core",         [VT_STAGE_FILES] = "files",
+		[VT_STAGE_INJECT] = "inject",     [VT_STAGE_CUDA] = "cuda",
+		[VT_STAGE_TORCH] = "torch",       [VT_STAGE_LIBPOOLS] = "libpools",
+		[VT_STAGE_PINNED] = "pinned",     [VT_STAGE_PYTHON] = "python",
+		[VT_STAGE_RECORDER] = "recorder", [VT_STAGE_OWNERS] = "owners",
+		[VT_STAGE_STACKS] = "stacks",     [VT_STAGE_WATCH] = "watch",
+		[VT_STAGE_JOB] = "job",
 	};
 
 	_Static_assert(N_ELEMENTS(names) == VT_N_STAGES, "each stage has a name");

@@ -19,6 +19,7 @@
 #include "vramtap/torch.h"
 #include "model/doing.h"
 #include "model/ledger.h"
+#include "model/libpools.h"
 #include "model/owners.h"
 #include "model/usage.h"
 
@@ -50,6 +51,7 @@ enum vt_stage {
 	VT_STAGE_INJECT,
 	VT_STAGE_CUDA,
 	VT_STAGE_TORCH,
+	VT_STAGE_LIBPOOLS,
 	VT_STAGE_PINNED,
 	VT_STAGE_PYTHON,
 	VT_STAGE_RECORDER,
@@ -572,6 +574,7 @@ struct vt_model {
 	struct vt_model_versions versions;
 	enum vt_method cuda_method;
 	VT_VEC(struct vt_model_device) devices;
+	struct vt_model_libpools libpools; /* of XLA, CuPy, ... */
 	struct vt_model_ledger ledger; /* all allocations of the process that the driver knows */
 	enum vt_method torch_method;
 	enum vt_allocator_state torch_state;

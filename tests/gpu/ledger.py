@@ -28,7 +28,7 @@ def figure(label, data):
     print(f"  FIGURE ledger {label}: {len(parts['ranges'])} ranges, {parts['probes']} probes, inside {parts['inside_ms']:.2f} ms, all "
           f"{parts['total_ms']:.2f} ms of {data['timing']['total_ms']:.1f}; found {line['found_bytes'] / MIB:.2f} MiB, rest "
           f"{(line['rest_bytes'] or 0) / MIB:.2f} MiB, dropped {parts['dropped']}, whole {parts['whole']}, pools {parts['pools_known']}")
-    print("    " + ", ".join(f"{name} {value['bytes'] / MIB:.2f}" for name, value in line.items() if isinstance(value, dict) and value["ranges"]))
+    print("    " + ", ".join(f"{name} {value['bytes'] / MIB:.2f}" for name, value in [*line.items(), *line["claimed"].items()] if isinstance(value, dict) and value.get("ranges")))
 
 
 def show(pid):
@@ -186,8 +186,8 @@ def with_torch(label, **env):
                 ledger.adds_up(data)
                 explained(f"{label} {step}", before, data)
                 line, totals = ledger.the_line(data), data["pytorch"]["allocators"][0]["totals"]
-                equal(line["pytorch"]["bytes"], totals["reserved_bytes"], "PyTorch's segments")
-                equal(line["pytorch_without_memory_bytes"], 0, "all of them are found")
+                equal(line["claimed"]["pytorch"]["bytes"], totals["reserved_bytes"], "PyTorch's segments")
+                equal(line["claimed"]["pytorch"]["without_memory_bytes"], 0, "all of them are found")
             check(line["device_memory"]["bytes"] >= 512 * MIB, "the raw allocation", json.dumps(line))
             print(f"    nvidia-smi says {smi(job.proc.pid)} MiB")
             show(job.proc.pid)

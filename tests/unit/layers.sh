@@ -23,12 +23,13 @@ src/walk/native:    base target
 src/walk/python:    base target
 src/walk/pyheap:    base walk/heap walk/python
 src/walk/tensors:   base walk/heap walk/native walk/python
+src/walk/libpools:  base target
 src/walk/torch:     base target walk/native walk/python
 src/walk/recorder:  base target walk/python
 src/model:          base json
 src/explain:        base target model walk/native walk/python
 src/owners:         base model walk/heap walk/pyheap walk/python walk/tensors
-src/collect:        base owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder model explain usage
+src/collect:        base owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools model explain usage
 src/report:         base model
 src/report/text:    base model report
 src/report/json:    base json model report

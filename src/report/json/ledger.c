@@ -1,13 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/ledger.h"
 
-static void put_line(struct vt_json *json, const char *key, const struct vt_model_line *line)
+static void put_line_members(struct vt_json *json, const struct vt_model_line *line)
 {
-	vt_json_object_line(json, key);
 	vt_json_uint(json, "bytes", line->bytes);
 	vt_json_uint(json, "asked_bytes", line->asked);
 	vt_json_uint(json, "ranges", line->ranges);
 	vt_json_uint(json, "largest_bytes", line->largest);
+}
+
+static void put_line(struct vt_json *json, const char *key, const struct vt_model_line *line)
+{
+	vt_json_object_line(json, key);
+	put_line_members(json, line);
+	vt_json_end_object(json);
+}
+
+static void write_claimed(struct vt_json *json, const struct vt_model_ledger_device *d)
+{
+	vt_json_object(json, "claimed");
+	for (unsigned int i = 0; i < VT_N_CLAIMERS; i++) {
+		vt_json_object_line(json, vt_claimer_name(i));
+		put_line_members(json, &d->claimed[i]);
+		vt_json_uint(json, "without_memory_bytes", d->unmapped_bytes[i]);
+		vt_json_end_object(json);
+	}
 	vt_json_end_object(json);
 }
 
@@ -16,7 +33,7 @@ static void write_device(struct vt_json *json, const struct vt_model_ledger_devi
 	vt_json_object(json, NULL);
 	vt_json_int(json, "device", d->device);
 	vt_json_bool(json, "pytorch_known", d->claims_known);
-	put_line(json, "pytorch", &d->pytorch);
+	write_claimed(json, d);
 	for (unsigned int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
 		put_line(json, kind == VT_RANGE_DEVICE ? "device_memory" : vt_range_kind_name(kind),
 			 &d->kinds[kind]);
@@ -26,7 +43,6 @@ static void write_device(struct vt_json *json, const struct vt_model_ledger_devi
 		vt_json_uint(json, "graphs_in_use_bytes", d->graph_used_bytes);
 	else
 		vt_json_null(json, "graphs_in_use_bytes");
-	vt_json_uint(json, "pytorch_without_memory_bytes", d->unmapped_bytes);
 	vt_json_uint(json, "found_bytes", d->found_bytes);
 	if (d->rest_known)
 		vt_json_uint(json, "rest_bytes", d->rest_bytes);
@@ -76,7 +92,11 @@ static void write_range(struct vt_json *json, const struct vt_model *model,
 	vt_json_text(json, "kind", vt_range_kind_name(r->kind));
 	vt_json_int(json, "device", r->device);
 	vt_json_uint(json, "counted_bytes", range->counted_bytes);
-	vt_json_uint(json, "pytorch_bytes", range->pytorch_bytes);
+	vt_json_uint(json, "claimed_bytes", range->claimed_bytes);
+	if (range->claimed_bytes)
+		vt_json_text(json, "claimed_by", vt_claimer_name(range->claimer));
+	else
+		vt_json_null(json, "claimed_by");
 	put_hex_or_null(json, "memory_address", r->physical ? r->mapping : 0);
 	vt_json_uint(json, "memory_bytes", r->physical);
 	put_hex_or_null(json, "memory_number", r->block);

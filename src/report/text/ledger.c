@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/format.h"
+#include "report/text/libpools.h"
 #include "report/text/text.h"
 
 #define MAX_NOTE 128
@@ -141,11 +142,12 @@ bool vt_text_ledger_rows(const struct vt_table *t, const struct vt_model *model,
 
 	if (!ledger->known || !d || !d->claims_known)
 		return false;
-	if (d->unmapped_bytes && ledger->whole && !d->moved)
-		vt_table_row(t, &(struct vt_table_row){
-					1, "of PyTorch's, without memory", d->unmapped_bytes,
-					VT_NO_BLOCKS, "PyTorch has it in its books, the driver not",
-					true });
+	if (d->unmapped_bytes[VT_CLAIMER_PYTORCH] && ledger->whole && !d->moved)
+		vt_table_row(t, &(struct vt_table_row){ 1, "of PyTorch's, without memory",
+							d->unmapped_bytes[VT_CLAIMER_PYTORCH],
+							VT_NO_BLOCKS, "only in PyTorch's books",
+							true });
+	vt_text_libpool_rows(t, model, d);
 	print_kinds(t, ledger, d);
 	if (d->rest_known)
 		print_rest(t, ledger, d);
@@ -168,6 +170,7 @@ void vt_text_ledger_beside(struct vt_line *line, const struct vt_model *model, i
 			     host->ranges == 1 ? "" : "s");
 		vt_line_end(line);
 	}
+	vt_text_libpools_beside(line, model, device);
 }
 
 /* ---- a process without PyTorch's allocator ---- */
@@ -247,15 +250,22 @@ static const struct vt_model_frame *place_of(const struct vt_model *model,
 						NULL;
 }
 
+static const char *claimer_word(unsigned int claimer)
+{
+	return claimer < VT_CLAIMER_LIBPOOLS ? "PyTorch" :
+					       vt_libpool_library(claimer - VT_CLAIMER_LIBPOOLS);
+}
+
 static void add_whose(struct vt_line *line, const struct vt_model *model,
 		      const struct vt_model_range *range)
 {
 	const struct vt_model_frame *place = place_of(model, range);
 	bool counts = range->rec.kind == VT_RANGE_DEVICE || range->rec.kind == VT_RANGE_MAPPED;
 
-	if (range->pytorch_bytes)
-		vt_line_add(line, VT_PLAIN,
-			    range->pytorch_bytes == range->rec.size ? "PyTorch" : "partly PyTorch");
+	if (range->claimed_bytes)
+		vt_line_addf(line, VT_PLAIN, "%s%s",
+			     range->claimed_bytes == range->rec.size ? "" : "partly ",
+			     claimer_word(range->claimer));
 	else if (place)
 		vt_text_site(line, place, vt_line_room(line));
 	else if (counts && !range->counted_bytes)

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "report/state_words.h"
 #include "report/text/ledger.h"
+#include "report/text/libpools.h"
 #include "report/text/table.h"
 #include "report/text/text.h"
 
@@ -595,4 +596,7 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model)
 	}
 	if (model->allocators.n == 0 && !vt_text_ledger(line, model))
 		print_all_pools(line, model);
+	if (!model->ledger.known)
+		vt_text_libpools_alone(line, model);
+	vt_text_libpool_blocks(line, model);
 }

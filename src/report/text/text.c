@@ -173,10 +173,11 @@ void vt_text_headlines(struct vt_line *line, const struct vt_model *model)
 static unsigned int topics_of(const struct vt_diag *diag)
 {
 	static const unsigned int topics[VT_N_STAGES] = {
-		[VT_STAGE_STACKS] = VT_TOPIC_THREADS,  [VT_STAGE_PYTHON] = VT_TOPIC_THREADS,
-		[VT_STAGE_INJECT] = VT_TOPIC_MEMORY,   [VT_STAGE_CUDA] = VT_TOPIC_MEMORY,
-		[VT_STAGE_TORCH] = VT_TOPIC_MEMORY,    [VT_STAGE_PINNED] = VT_TOPIC_MEMORY,
-		[VT_STAGE_RECORDER] = VT_TOPIC_MEMORY, [VT_STAGE_OWNERS] = VT_TOPIC_MEMORY,
+		[VT_STAGE_STACKS] = VT_TOPIC_THREADS, [VT_STAGE_PYTHON] = VT_TOPIC_THREADS,
+		[VT_STAGE_INJECT] = VT_TOPIC_MEMORY,  [VT_STAGE_CUDA] = VT_TOPIC_MEMORY,
+		[VT_STAGE_TORCH] = VT_TOPIC_MEMORY,   [VT_STAGE_LIBPOOLS] = VT_TOPIC_MEMORY,
+		[VT_STAGE_PINNED] = VT_TOPIC_MEMORY,  [VT_STAGE_RECORDER] = VT_TOPIC_MEMORY,
+		[VT_STAGE_OWNERS] = VT_TOPIC_MEMORY,
 	};
 
 	return topics[diag->stage] ? topics[diag->stage] : VT_TOPIC_ALL;

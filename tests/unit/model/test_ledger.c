@@ -33,7 +33,7 @@ static uint64_t sum_of_counted(const struct vt_model *model)
 
 static uint64_t sum_of_lines(const struct vt_model_ledger_device *d)
 {
-	uint64_t sum = d->pytorch.bytes;
+	uint64_t sum = d->claimed[VT_CLAIMER_PYTORCH].bytes;
 
 	for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
 		if (vt_range_is_of_device((uint8_t)kind))
@@ -59,9 +59,11 @@ static void test_all_kinds(void **state)
 	assert_true(report_model_build(&model, "ledger"));
 	d = first(&model);
 	assert_true(d->claims_known);
-	assert_int_equal(d->pytorch.asked, model.allocators.data[0].reserved_bytes);
-	assert_int_equal(d->pytorch.ranges, model.allocators.data[0].result.segments);
-	assert_int_equal(d->unmapped_bytes, 0);
+	assert_int_equal(d->claimed[VT_CLAIMER_PYTORCH].asked,
+			 model.allocators.data[0].reserved_bytes);
+	assert_int_equal(d->claimed[VT_CLAIMER_PYTORCH].ranges,
+			 model.allocators.data[0].result.segments);
+	assert_int_equal(d->unmapped_bytes[VT_CLAIMER_PYTORCH], 0);
 	assert_int_equal(d->kinds[VT_RANGE_DEVICE].bytes, 68 * MIB);
 	assert_int_equal(d->kinds[VT_RANGE_DEVICE].asked, 67 * MIB + 1);
 	assert_int_equal(d->kinds[VT_RANGE_DEVICE].largest, 64 * MIB);
@@ -156,11 +158,11 @@ static void test_partial_claims(void **state)
 	report_add_range(&model, VT_RANGE_MAPPED, at + 20 * MIB, 24 * MIB);
 	assert_true(vt_model_account(&model));
 	d = first(&model);
-	assert_int_equal(d->pytorch.bytes, 40 * MIB);
-	assert_int_equal(d->pytorch.ranges, 2);
+	assert_int_equal(d->claimed[VT_CLAIMER_PYTORCH].bytes, 40 * MIB);
+	assert_int_equal(d->claimed[VT_CLAIMER_PYTORCH].ranges, 2);
 	assert_int_equal(d->kinds[VT_RANGE_MAPPED].bytes, 4 * MIB);
 	assert_int_equal(d->found_bytes, 44 * MIB);
-	assert_int_equal(d->unmapped_bytes, 0);
+	assert_int_equal(d->unmapped_bytes[VT_CLAIMER_PYTORCH], 0);
 	vt_model_deinit(&model);
 }
 
@@ -179,8 +181,8 @@ static void test_released_segment(void **state)
 	report_add_pytorch_ranges(&model);
 	model.ledger.ranges.n = 1;
 	assert_true(vt_model_account(&model));
-	assert_int_equal(first(&model)->pytorch.bytes, 20 * MIB);
-	assert_int_equal(first(&model)->unmapped_bytes, 40 * MIB);
+	assert_int_equal(first(&model)->claimed[VT_CLAIMER_PYTORCH].bytes, 20 * MIB);
+	assert_int_equal(first(&model)->unmapped_bytes[VT_CLAIMER_PYTORCH], 40 * MIB);
 	assert_int_equal(first(&model)->rest_bytes, 10 * GIB - 20 * MIB);
 	vt_model_deinit(&model);
 }
@@ -195,7 +197,7 @@ static void test_inexact(void **state)
 	model.allocators.data[0].result.result = VT_WALK_UNSTABLE;
 	assert_true(vt_model_account(&model));
 	assert_false(first(&model)->claims_known);
-	assert_int_equal(first(&model)->pytorch.bytes, 0);
+	assert_int_equal(first(&model)->claimed[VT_CLAIMER_PYTORCH].bytes, 0);
 	vt_model_deinit(&model);
 }
 

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory pools of other libraries into the model. They are read while the process runs: each is
+ * read until it stands still for a moment.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "collect/collect.h"
+#include "walk/libpools/libpools.h"
+
+#define BUDGET_NS (300 * VT_NS_PER_MS)
+
+/* A note is the target's: the model's arena keeps it. */
+static bool take_notes(struct vt_model *model, struct vt_libpool *pool)
+{
+	const char *last = NULL, *copy = NULL;
+
+	for (size_t i = 0; i < pool->chunks.n; i++) {
+		struct vt_libpool_chunk *chunk = &pool->chunks.data[i];
+
+		if (!chunk->note)
+			continue;
+		if (chunk->note != last) {
+			last = chunk->note;
+			copy = vt_arena_strdup(&model->arena, last);
+		}
+		if (!copy)
+			return false;
+		chunk->note = copy;
+	}
+	return true;
+}
+
+static struct vt_error *take(struct vt_model *model, struct vt_libpool *pool)
+{
+	struct vt_model_libpool *into;
+
+	if (!take_notes(model, pool))
+		return &vt_enomem;
+	into = vt_vec_append(&model->libpools.pools);
+	if (!into)
+		return &vt_enomem;
+	*into = (struct vt_model_libpool){
+		.rec = pool->rec,
+		.regions = pool->regions.data,
+		.n_regions = pool->regions.n,
+		.chunks = pool->chunks.data,
+		.n_chunks = pool->chunks.n,
+		.device = -1,
+	};
+	*pool = (struct vt_libpool){ 0 }; /* the vectors are the model's now */
+	return NULL;
+}
+
+void vt_collect_libpools(struct vt_collect *c)
+{
+	const struct vt_libpools_target target = {
+		.maps = &c->target.maps,
+		.modules = &c->target.modules,
+		.mem = c->target.mem,
+		.stands_still = c->target.origin->stands_still,
+		.deadline_ns = vt_now_ns() + BUDGET_NS,
+	};
+	struct vt_libpools pools = { 0 };
+	struct vt_error *why = NULL, *err = NULL;
+	uint64_t start = vt_now_ns();
+
+	if (!vt_libpools_may_be_in(&target))
+		return;
+	vt_libpools_init(&pools, &target, &why);
+	for (size_t i = 0; !err && i < pools.pools.n; i++)
+		err = take(c->model, &pools.pools.data[i]);
+	if (err || why)
+		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_LIBPOOLS,
+				      "the memory pools of other libraries are not all shown",
+				      err ? err : why);
+	if (err)
+		vt_error_destroy(why);
+	vt_libpools_deinit(&pools);
+	c->model->libpools.total_ms = (double)(vt_now_ns() - start) / VT_NS_PER_MS;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/libpools.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "model/account.h"
+
+#define MAX_BYTES (UINT64_C(1) << 43) /* no sum of a million of them overflows */
+
+void vt_model_libpools_deinit(struct vt_model_libpools *libpools)
+{
+	for (size_t i = 0; i < libpools->pools.n; i++) {
+		free(libpools->pools.data[i].regions);
+		free(libpools->pools.data[i].chunks);
+	}
+	vt_vec_deinit(&libpools->pools);
+}
+
+static const struct {
+	const char *name, *library;
+} kinds[VT_N_LIBPOOL_KINDS] = {
+	[VT_LIBPOOL_XLA] = { "xla", "XLA" },
+	[VT_LIBPOOL_CUPY] = { "cupy", "CuPy" },
+	[VT_LIBPOOL_RMM] = { "rmm", "RMM" },
+};
+
+const char *vt_libpool_kind_name(unsigned int kind)
+{
+	return kinds[kind < VT_N_LIBPOOL_KINDS ? kind : 0].name;
+}
+
+const char *vt_libpool_library(unsigned int kind)
+{
+	return kinds[kind < VT_N_LIBPOOL_KINDS ? kind : 0].library;
+}
+
+const char *vt_libpool_state_name(unsigned int state)
+{
+	static const char *const names[VT_N_LIBPOOL_STATES] = {
+		[VT_LIBPOOL_EXACT] = "exact",
+		[VT_LIBPOOL_COUNTERS] = "counters",
+		[VT_LIBPOOL_CHANGING] = "changing",
+	};
+
+	return names[state < VT_N_LIBPOOL_STATES ? state : VT_LIBPOOL_CHANGING];
+}
+
+/* ---- account: what the sums rely on, checked again ---- */
+
+static bool is_within(const struct vt_model_libpool *pool, const struct vt_libpool_chunk *chunk)
+{
+	for (size_t i = 0; i < pool->n_regions; i++) {
+		const struct vt_libpool_region *r = &pool->regions[i];
+
+		if (chunk->start >= r->start && chunk->start - r->start < r->size)
+			return chunk->size <= r->size - (chunk->start - r->start);
+	}
+	return false;
+}
+
+static bool regions_make_sense(const struct vt_model_libpool *pool)
+{
+	uint64_t end = 0, sum = 0;
+
+	for (size_t i = 0; i < pool->n_regions; i++) {
+		const struct vt_libpool_region *r = &pool->regions[i];
+
+		if (!r->size || r->size > MAX_BYTES || r->start < end ||
+		    r->start > UINT64_MAX - MAX_BYTES)
+			return false;
+		end = r->start + r->size;
+		sum += r->size;
+		if (sum > MAX_BYTES)
+			return false;
+	}
+	return true;
+}
+
+static bool chunks_make_sense(const struct vt_model_libpool *pool)
+{
+	uint64_t end = 0;
+
+	for (size_t i = 0; i < pool->n_chunks; i++) {
+		const struct vt_libpool_chunk *chunk = &pool->chunks[i];
+
+		if (!chunk->size || chunk->start < end || !is_within(pool, chunk))
+			return false;
+		end = chunk->start + chunk->size;
+	}
+	return true;
+}
+
+/* A number that makes no sense is not known. */
+static void check_numbers(struct vt_libpool_rec *rec)
+{
+	if (rec->held_bytes > MAX_BYTES)
+		rec->known &= ~(uint32_t)VT_LIBPOOL_HELD;
+	if (rec->used_bytes > MAX_BYTES ||
+	    ((rec->known & VT_LIBPOOL_HELD) && rec->used_bytes > rec->held_bytes))
+		rec->known &= ~(uint32_t)VT_LIBPOOL_USED;
+	if (rec->peak_bytes > MAX_BYTES)
+		rec->known &= ~(uint32_t)VT_LIBPOOL_PEAK;
+}
+
+static void sum_chunks(struct vt_model_libpool *pool)
+{
+	pool->used_chunks = pool->free_chunks = pool->largest_free = 0;
+	for (size_t i = 0; i < pool->n_chunks; i++) {
+		const struct vt_libpool_chunk *chunk = &pool->chunks[i];
+
+		if (chunk->in_use) {
+			pool->used_chunks++;
+			continue;
+		}
+		pool->free_chunks++;
+		if (chunk->size > pool->largest_free)
+			pool->largest_free = chunk->size;
+	}
+}
+
+void vt_account_libpools(struct vt_model *model)
+{
+	for (size_t i = 0; i < model->libpools.pools.n; i++) {
+		struct vt_model_libpool *pool = &model->libpools.pools.data[i];
+
+		pool->rec.name[sizeof(pool->rec.name) - 1] = 0;
+		if (pool->rec.kind >= VT_N_LIBPOOL_KINDS || !regions_make_sense(pool))
+			pool->n_regions = 0;
+		if (!pool->n_regions || pool->rec.state != VT_LIBPOOL_EXACT ||
+		    !chunks_make_sense(pool))
+			pool->n_chunks = 0;
+		check_numbers(&pool->rec);
+		pool->device = pool->rec.is_host ? -1 : pool->rec.device;
+		sum_chunks(pool);
+	}
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory pools of libraries other than PyTorch, of one report. collect/libpools.c fills them in. */
+#ifndef VT_MODEL_LIBPOOLS_H
+#define VT_MODEL_LIBPOOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/vec.h"
+#include "vramtap/libpools.h"
+
+struct vt_model_libpool {
+	struct vt_libpool_rec rec;
+	struct vt_libpool_region *regions; /* owned */
+	size_t n_regions;
+	struct vt_libpool_chunk *chunks; /* owned; their notes are in the model's arena */
+	size_t n_chunks;
+	/* filled by account: */
+	int device; /* ordinal, by its regions where the library does not tell; -1 not known */
+	uint64_t used_chunks, free_chunks;
+	uint64_t largest_free; /* 0: none, or chunks are not known */
+};
+
+struct vt_model_libpools {
+	VT_VEC(struct vt_model_libpool) pools;
+	double total_ms;
+};
+
+void vt_model_libpools_deinit(struct vt_model_libpools *libpools);
+
+/* "xla", "cupy", "rmm": of files */
+const char *vt_libpool_kind_name(unsigned int kind);
+/* "XLA", "CuPy", "RMM": of texts */
+const char *vt_libpool_library(unsigned int kind);
+/* "exact", "counters", "changing" */
+const char *vt_libpool_state_name(unsigned int state);
+
+#endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/text/libpools.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "report/text/text.h"
+
+#define MAX_LABEL 48
+#define MAX_GROUPS 8 /* of blocks that are shown */
+
+/* All pools of one library on one device. */
+struct sum {
+	uint64_t used, used_chunks, free_chunks, largest_free, held;
+	uint64_t peak, limit;
+	size_t pools;
+	bool used_known, chunks_known, changing, peak_known, limit_known;
+};
+
+static struct sum sum_of(const struct vt_model *model, int device, unsigned int kind, bool host)
+{
+	struct sum sum = { .used_known = true, .chunks_known = true, .peak_known = true };
+
+	for (size_t i = 0; i < model->libpools.pools.n; i++) {
+		const struct vt_model_libpool *pool = &model->libpools.pools.data[i];
+		const struct vt_libpool_rec *rec = &pool->rec;
+
+		if (rec->kind != kind || rec->is_host != host || (!host && pool->device != device))
+			continue;
+		sum.pools++;
+		sum.used += rec->used_bytes;
+		sum.held += rec->held_bytes;
+		sum.peak += rec->peak_bytes;
+		sum.limit += rec->limit_bytes;
+		sum.used_chunks += pool->used_chunks;
+		sum.free_chunks += pool->free_chunks;
+		if (pool->largest_free > sum.largest_free)
+			sum.largest_free = pool->largest_free;
+		sum.used_known = sum.used_known && (rec->known & VT_LIBPOOL_USED);
+		sum.peak_known = sum.peak_known && (rec->known & VT_LIBPOOL_PEAK);
+		sum.limit_known = rec->known & VT_LIBPOOL_LIMIT;
+		sum.chunks_known = sum.chunks_known && rec->state == VT_LIBPOOL_EXACT;
+		sum.changing = sum.changing || rec->state == VT_LIBPOOL_CHANGING;
+	}
+	return sum;
+}
+
+/* ---- rows ---- */
+
+static void print_used_and_free(const struct vt_table *t, const char *library,
+				const struct sum *sum, uint64_t bytes)
+{
+	char label[MAX_LABEL];
+
+	snprintf(label, sizeof(label), "in use by %s", library);
+	vt_table_row(t, &(struct vt_table_row){
+				0, label, sum->used,
+				sum->chunks_known ? sum->used_chunks : VT_NO_BLOCKS, NULL, false });
+	snprintf(label, sizeof(label), "cached by %s", library);
+	vt_table_row(t, &(struct vt_table_row){
+				0, label, bytes - sum->used,
+				sum->chunks_known ? sum->free_chunks : VT_NO_BLOCKS, NULL, false });
+	if (sum->largest_free)
+		vt_table_row(t, &(struct vt_table_row){ 1, "largest hole", sum->largest_free,
+							VT_NO_BLOCKS, NULL, false });
+}
+
+/* What is in use is only told if it is of the moment of the driver's list. */
+static void print_claimed(const struct vt_table *t, const char *library, const struct sum *sum,
+			  const struct vt_model_line *line)
+{
+	char label[MAX_LABEL], note[VT_NUM_MAX + 32], number[VT_NUM_MAX];
+
+	if (sum->used_known && !sum->changing && sum->used <= line->bytes) {
+		print_used_and_free(t, library, sum, line->bytes);
+		return;
+	}
+	snprintf(label, sizeof(label), "held by %s", library);
+	snprintf(note, sizeof(note), "its counter says %s in use",
+		 vt_format_size(number, sum->used));
+	vt_table_row(t, &(struct vt_table_row){ 0, label, line->bytes, line->ranges,
+						sum->used_known ? note : NULL, true });
+}
+
+void vt_text_libpool_rows(const struct vt_table *t, const struct vt_model *model,
+			  const struct vt_model_ledger_device *d)
+{
+	for (unsigned int kind = 0; kind < VT_N_LIBPOOL_KINDS; kind++) {
+		const struct vt_model_line *line = &d->claimed[VT_CLAIMER_LIBPOOLS + kind];
+		uint64_t unmapped = d->unmapped_bytes[VT_CLAIMER_LIBPOOLS + kind];
+		const char *library = vt_libpool_library(kind);
+		struct sum sum = sum_of(model, d->device, kind, false);
+		char label[MAX_LABEL];
+
+		if (line->ranges)
+			print_claimed(t, library, &sum, line);
+		snprintf(label, sizeof(label), "of %s's, without memory", library);
+		if (unmapped && model->ledger.whole && !d->moved)
+			vt_table_row(t, &(struct vt_table_row){ 1, label, unmapped, VT_NO_BLOCKS,
+								"only in its books", true });
+	}
+}
+
+/* ---- lines ---- */
+
+static void print_peak(struct vt_line *line, const char *library, const struct sum *sum)
+{
+	char peak[VT_NUM_MAX], limit[VT_NUM_MAX];
+
+	if (!sum->pools || (!sum->peak_known && !sum->limit_known))
+		return;
+	vt_line_pad(line, 2);
+	vt_line_addf(line, VT_PLAIN, "%s:", library);
+	if (sum->peak_known)
+		vt_line_addf(line, VT_PLAIN, " peak %s in use", vt_format_size(peak, sum->peak));
+	if (sum->limit_known)
+		vt_line_addf(line, VT_PLAIN, "%s may hold %s", sum->peak_known ? " ·" : "",
+			     vt_format_size(limit, sum->limit));
+	vt_line_end(line);
+}
+
+static void print_host(struct vt_line *line, const char *library, const struct sum *sum)
+{
+	char used[VT_NUM_MAX], held[VT_NUM_MAX];
+
+	if (!sum->pools || !sum->held)
+		return;
+	vt_line_pad(line, 2);
+	vt_line_addf(line, VT_PLAIN, "%s: %s of pinned host memory", library,
+		     vt_format_size(held, sum->held));
+	if (sum->used_known)
+		vt_line_addf(line, VT_PLAIN, ", %s in use", vt_format_size(used, sum->used));
+	vt_line_end(line);
+}
+
+void vt_text_libpools_beside(struct vt_line *line, const struct vt_model *model, int device)
+{
+	for (unsigned int kind = 0; kind < VT_N_LIBPOOL_KINDS; kind++) {
+		struct sum sum = sum_of(model, device, kind, false);
+		struct sum host = sum_of(model, device, kind, true);
+
+		print_peak(line, vt_libpool_library(kind), &sum);
+		print_host(line, vt_libpool_library(kind), &host);
+	}
+}
+
+/* ---- without the driver's list ---- */
+
+static void print_cell(struct vt_line *line, bool known, uint64_t bytes, int columns)
+{
+	char number[VT_NUM_MAX];
+
+	vt_line_right(line, VT_PLAIN, known ? vt_format_size(number, bytes) : "", columns);
+}
+
+void vt_text_libpools_alone(struct vt_line *line, const struct vt_model *model)
+{
+	enum { LIBRARY = 8, NAME = 24, BYTES = 11 };
+	static const char *const heads[] = { "held", "in use", "peak", "limit" };
+
+	if (!model->libpools.pools.n)
+		return;
+	vt_text_title(line, NULL, "Memory pools of other libraries, by their own books");
+	vt_line_pad(line, 2 + LIBRARY + NAME);
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
+		vt_line_right(line, VT_DIM, heads[i], BYTES);
+	vt_line_end(line);
+	for (size_t i = 0; i < model->libpools.pools.n; i++) {
+		const struct vt_libpool_rec *rec = &model->libpools.pools.data[i].rec;
+
+		vt_line_pad(line, 2);
+		vt_line_cell(line, VT_PLAIN, vt_libpool_library(rec->kind), LIBRARY, VT_CUT_END);
+		vt_line_cell(line, VT_PLAIN, rec->name, NAME, VT_CUT_END);
+		print_cell(line, rec->known & VT_LIBPOOL_HELD, rec->held_bytes, BYTES);
+		print_cell(line, rec->known & VT_LIBPOOL_USED, rec->used_bytes, BYTES);
+		print_cell(line, rec->known & VT_LIBPOOL_PEAK, rec->peak_bytes, BYTES);
+		print_cell(line, rec->known & VT_LIBPOOL_LIMIT, rec->limit_bytes, BYTES);
+		if (rec->is_host)
+			vt_line_add(line, VT_DIM, "  pinned host memory");
+		vt_line_end(line);
+	}
+}
+
+/* ---- what blocks are for ---- */
+
+struct group {
+	const char *library, *note; /* "" nothing */
+	uint64_t bytes, count, largest;
+};
+
+static int compare_names(const void *pa, const void *pb)
+{
+	const struct group *a = pa, *b = pb;
+	int order = strcmp(a->library, b->library);
+
+	return order ? order : strcmp(a->note, b->note);
+}
+
+static int compare_bytes(const void *pa, const void *pb)
+{
+	const struct group *a = pa, *b = pb;
+
+	if (a->bytes != b->bytes)
+		return a->bytes < b->bytes ? 1 : -1;
+	return compare_names(pa, pb);
+}
+
+static size_t count_used(const struct vt_model *model)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->libpools.pools.n; i++)
+		if (!model->libpools.pools.data[i].rec.is_host)
+			n += model->libpools.pools.data[i].used_chunks;
+	return n;
+}
+
+static size_t list_blocks(const struct vt_model *model, struct group *groups)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->libpools.pools.n; i++) {
+		const struct vt_model_libpool *pool = &model->libpools.pools.data[i];
+
+		for (size_t k = 0; !pool->rec.is_host && k < pool->n_chunks; k++) {
+			const struct vt_libpool_chunk *chunk = &pool->chunks[k];
+
+			if (chunk->in_use)
+				groups[n++] = (struct group){ vt_libpool_library(pool->rec.kind),
+							      chunk->note ? chunk->note : "",
+							      chunk->size, 1, chunk->size };
+		}
+	}
+	return n;
+}
+
+static size_t join_equal(struct group *groups, size_t n)
+{
+	size_t kept = 0;
+
+	qsort(groups, n, sizeof(*groups), compare_names);
+	for (size_t i = 0; i < n; i++) {
+		struct group *last = kept ? &groups[kept - 1] : NULL;
+
+		if (!last || compare_names(last, &groups[i]) != 0) {
+			groups[kept++] = groups[i];
+			continue;
+		}
+		last->bytes += groups[i].bytes;
+		last->count++;
+		if (groups[i].largest > last->largest)
+			last->largest = groups[i].largest;
+	}
+	qsort(groups, kept, sizeof(*groups), compare_bytes);
+	return kept;
+}
+
+static void print_group(struct vt_line *line, const struct group *group)
+{
+	enum { BYTES = 12, COUNT = 10, LARGEST = 14, LIBRARY = 8 };
+	char number[VT_NUM_MAX];
+
+	vt_line_pad(line, 2);
+	vt_line_right(line, VT_PLAIN, vt_format_size(number, group->bytes), BYTES - 2);
+	vt_line_right(line, VT_PLAIN, vt_format_count(number, group->count), COUNT);
+	vt_line_right(line, VT_DIM, vt_format_size(number, group->largest), LARGEST);
+	vt_line_pad(line, line->want + 3);
+	vt_line_cell(line, VT_PLAIN, group->library, LIBRARY, VT_CUT_END);
+	vt_line_cell(line, *group->note ? VT_PLAIN : VT_DIM,
+		     *group->note ? group->note : "not said", vt_line_room(line), VT_CUT_END);
+	vt_line_end(line);
+}
+
+void vt_text_libpool_blocks(struct vt_line *line, const struct vt_model *model)
+{
+	size_t n = count_used(model), kept;
+	struct group *groups;
+
+	if (!n)
+		return;
+	groups = malloc(n * sizeof(*groups));
+	if (!groups) {
+		line->buf.failed = true;
+		return;
+	}
+	kept = join_equal(groups, list_blocks(model, groups));
+	vt_text_title(line, "size, blocks, the largest; what for",
+		      "What the blocks of other libraries are");
+	for (size_t i = 0; i < kept && i < MAX_GROUPS; i++)
+		print_group(line, &groups[i]);
+	if (kept > MAX_GROUPS) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_DIM, "and %zu more", kept - MAX_GROUPS);
+		vt_line_end(line);
+	}
+	free(groups);
+}
