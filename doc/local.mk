@@ -3,5 +3,5 @@ dist_man_MANS += doc/vramtap.1 doc/vramtap-layouts.1 doc/vramtap-record.1 doc/vr
 dist_doc_DATA = README.md NEWS doc/report.schema.json doc/GLOSSARY.md doc/INTERNALS.md doc/HOWTO_TEST.md doc/SAFETY.md doc/matrix.md doc/results.md doc/diff.schema.json doc/triage.schema.json
 internalsdir = $(docdir)/internals
 dist_internals_DATA = doc/internals/collect.md doc/internals/gdb.md doc/internals/inject.md doc/internals/job.md \
-	doc/internals/owners.md doc/internals/recorder.md doc/internals/report.md doc/internals/stacks.md doc/internals/torch.md
+	doc/internals/ledger.md doc/internals/owners.md doc/internals/recorder.md doc/internals/report.md doc/internals/stacks.md doc/internals/torch.md
 EXTRA_DIST += doc/RELEASING.md
