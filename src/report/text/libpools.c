@@ -56,13 +56,13 @@ static void print_used_and_free(const struct vt_table *t, const char *library,
 	char label[MAX_LABEL];
 
 	snprintf(label, sizeof(label), "in use by %s", library);
-	vt_table_row(t, &(struct vt_table_row){
-				0, label, sum->used,
-				sum->chunks_known ? sum->used_chunks : VT_NO_BLOCKS, NULL, false });
+	vt_table_row(t, &(struct vt_table_row){ 0, label, sum->used,
+						sum->chunks_known ? sum->used_chunks : VT_NO_BLOCKS,
+						NULL, false });
 	snprintf(label, sizeof(label), "cached by %s", library);
-	vt_table_row(t, &(struct vt_table_row){
-				0, label, bytes - sum->used,
-				sum->chunks_known ? sum->free_chunks : VT_NO_BLOCKS, NULL, false });
+	vt_table_row(t, &(struct vt_table_row){ 0, label, bytes - sum->used,
+						sum->chunks_known ? sum->free_chunks : VT_NO_BLOCKS,
+						NULL, false });
 	if (sum->largest_free)
 		vt_table_row(t, &(struct vt_table_row){ 1, "largest hole", sum->largest_free,
 							VT_NO_BLOCKS, NULL, false });

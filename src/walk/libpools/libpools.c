@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "walk/libpools/libpools.h"
 
+#include "walk/libpools/internal.h"
+
 /* The libraries. Their order is that of the report. */
-static const struct vt_libpool_walker *const walkers[VT_N_LIBPOOL_KINDS] = { NULL };
+static const struct vt_libpool_walker *const walkers[VT_N_LIBPOOL_KINDS] = {
+	[VT_LIBPOOL_XLA] = &vt_libpool_xla,
+};
 
 bool vt_libpools_may_be_in(const struct vt_libpools_target *target)
 {
@@ -27,12 +31,6 @@ void vt_libpools_init(struct vt_libpools *pools, const struct vt_libpools_target
 		else
 			*why = err;
 	}
-}
-
-void vt_libpool_deinit(struct vt_libpool *pool)
-{
-	vt_vec_deinit(&pool->regions);
-	vt_vec_deinit(&pool->chunks);
 }
 
 void vt_libpools_deinit(struct vt_libpools *pools)

@@ -31,10 +31,10 @@ struct vt_libpools {
 /* The process. Nothing is owned. */
 struct vt_libpools_target {
 	const struct vt_maps *maps;
-	const struct vt_modules *modules;
-	struct vt_memsrc *mem; /* its memory as it is now */
-	bool stands_still;     /* one look is enough: it is stopped, or a core */
-	uint64_t deadline_ns;  /* of vt_now_ns() */
+	struct vt_modules *modules; /* their files are opened when needed */
+	struct vt_memsrc *mem;      /* its memory as it is now */
+	bool stands_still;          /* one look is enough: it is stopped, or a core */
+	uint64_t deadline_ns;       /* of vt_now_ns() */
 };
 
 /* A library's row. */

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where objects of a C++ class are: the class's name in the module's constants, its typeinfo and
+ * its virtual table (Itanium C++ ABI 2.9.5) in the data that the loader relocates, then all words
+ * of the process's own memory that point to that table. XLA's plugins export nothing of the class
+ * and have no build id since 0.7.2, but all have the name.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "target/resident.h"
+#include "walk/libpools/internal.h"
+#include "walk/native/symfile.h"
+
+#define MAX_CONSTANTS ((uint64_t)512 << 20) /* bytes of .rodata; 24 MB in 0.11.2 */
+#define MAX_RELOCATED ((uint64_t)64 << 20)
+#define MAX_MEMORY ((uint64_t)64 << 30)
+#define MAX_WORDS 4096 /* that look like an object; 1 to 3 were seen */
+#define WINDOW ((size_t)1 << 20)
+#define WORDS 8 /* that are compared at a time */
+
+/* Ranges of this size and alignment are glibc's arenas of threads. */
+#define ARENA ((uint64_t)64 << 20)
+
+/* ---- the virtual table ---- */
+
+/* The name's run-time address, 0 none. It may follow anything: a constant without a NUL, too. */
+static uint64_t find_name(const struct vt_symfile *file, const struct vt_module *module,
+			  const char *mangled)
+{
+	const Elf64_Shdr *section = vt_symfile_named(file, ".rodata");
+	size_t n = strlen(mangled) + 1, kept = 0;
+	VT_FREE uint8_t *window = malloc(WINDOW + n);
+
+	if (!section || !window || section->sh_size > MAX_CONSTANTS)
+		return 0;
+	for (uint64_t at = 0; at < section->sh_size;) {
+		size_t len = section->sh_size - at < WINDOW ? (size_t)(section->sh_size - at) :
+							      WINDOW;
+		const uint8_t *hit;
+
+		if (!vt_symfile_read(file, section->sh_offset + at, window + kept, len))
+			return 0;
+		hit = memmem(window, kept + len, mangled, n);
+		if (hit)
+			return module->bias + section->sh_addr + at - kept +
+			       (uint64_t)(hit - window);
+		at += len;
+		len += kept;
+		kept = len < n - 1 ? len : n - 1;
+		memmove(window, window + len - kept, kept);
+	}
+	return 0;
+}
+
+/*
+ * A typeinfo is a pointer to its own class's table, then one to the name. A table begins with the
+ * offset to top, 0, and the typeinfo; objects point behind these.
+ */
+static uint64_t find_table(const uint64_t *words, size_t n, uint64_t start, uint64_t name)
+{
+	for (size_t i = 1; i < n; i++) {
+		uint64_t typeinfo = start + (i - 1) * 8;
+
+		if (words[i] != name)
+			continue;
+		for (size_t k = 1; k < n; k++)
+			if (words[k] == typeinfo && words[k - 1] == 0)
+				return start + (k + 1) * 8;
+	}
+	return 0;
+}
+
+static uint64_t find_vtable(const struct vt_libpools_target *target, struct vt_module *module,
+			    const char *mangled)
+{
+	struct vt_symfile file = { .fd = module->fd,
+				   .data = module->fd >= 0 ? NULL : module->image,
+				   .size = module->image_size };
+	const Elf64_Shdr *section = NULL;
+	VT_FREE uint64_t *words = NULL;
+	uint64_t name = 0, table = 0;
+
+	if (vt_symfile_init(&file)) {
+		section = vt_symfile_named(&file, ".data.rel.ro");
+		name = find_name(&file, module, mangled);
+	}
+	if (name && section && section->sh_size <= MAX_RELOCATED)
+		words = malloc(section->sh_size + 8);
+	if (words &&
+	    !vt_mem_read(target->mem, module->bias + section->sh_addr, words, section->sh_size))
+		table = find_table(words, section->sh_size / 8, module->bias + section->sh_addr,
+				   name);
+	vt_symfile_deinit(&file);
+	return table;
+}
+
+/* ---- the objects ---- */
+
+struct search {
+	const struct vt_libpools_target *target;
+	uint64_t wanted;
+	vt_xla_take *take;
+	void *arg;
+	uint64_t found_until; /* the end of the mapping that has one; 0: none yet */
+	size_t n;             /* words that were equal */
+	uint64_t window[WINDOW / 8];
+};
+
+static struct vt_error *take_word(struct search *s, uint64_t addr)
+{
+	const struct vt_map_entry *entry = vt_maps_find(s->target->maps, addr);
+	bool is_one = false;
+
+	if (s->n++ >= MAX_WORDS)
+		return vt_error_create(VT_ERR_FORMAT, "too much looks like an allocator of XLA's");
+	VT_TRY(s->take(s->arg, addr, &is_one));
+	if (is_one && entry)
+		s->found_until = entry->end;
+	return NULL;
+}
+
+static struct vt_error *search_words(struct search *s, uint64_t addr, size_t n)
+{
+	const uint64_t *words = s->window;
+
+	for (size_t i = 0; i < n; i += WORDS) {
+		size_t end = n - i < WORDS ? n - i : WORDS;
+		uint64_t any = 0;
+
+		for (size_t k = 0; k < end; k++)
+			any |= words[i + k] == s->wanted;
+		for (size_t k = 0; any && k < end; k++)
+			if (words[i + k] == s->wanted)
+				VT_TRY(take_word(s, addr + (i + k) * 8));
+	}
+	return NULL;
+}
+
+static struct vt_error *search_range(struct search *s, const struct vt_range *range)
+{
+	for (uint64_t at = range->start; at < range->end; at += WINDOW) {
+		size_t len = range->end - at < WINDOW ? (size_t)(range->end - at) : WINDOW;
+
+		if (vt_now_ns() > s->target->deadline_ns)
+			return vt_error_create(
+				VT_ERR_TIMEOUT,
+				"no allocator of XLA's in the part of the memory that could be searched in time");
+		/* What has gone by now has no allocator. */
+		if (!vt_mem_read(s->target->mem, at, s->window, len))
+			VT_TRY(search_words(s, at, len / 8));
+	}
+	return NULL;
+}
+
+/* Where malloc() has small objects comes first: the heap, then the arenas of threads. */
+enum turn { HEAP, ARENAS, OTHERS, N_TURNS };
+
+static enum turn turn_of(const struct search *s, const struct vt_range *range)
+{
+	const struct vt_map_entry *entry = vt_maps_find(s->target->maps, range->start);
+
+	if (!entry || entry->path[0] == '/')
+		return N_TURNS; /* data of modules */
+	if (!strcmp(entry->path, "[heap]"))
+		return HEAP;
+	return entry->start % ARENA == 0 && entry->end - entry->start <= ARENA ? ARENAS : OTHERS;
+}
+
+static struct vt_error *search(struct search *s, const struct vt_resident *resident)
+{
+	for (enum turn turn = HEAP; turn < N_TURNS; turn++)
+		for (size_t i = 0; i < resident->ranges.n; i++) {
+			const struct vt_range *range = &resident->ranges.data[i];
+
+			if (turn_of(s, range) != turn)
+				continue;
+			if (s->found_until && range->start >= s->found_until)
+				return NULL;
+			VT_TRY(search_range(s, range));
+		}
+	return NULL;
+}
+
+struct vt_error *vt_xla_find_objects(const struct vt_libpools_target *target,
+				     struct vt_module *module, const char *mangled,
+				     vt_xla_take *take, void *arg)
+{
+	VT_FREE struct search *s = calloc(1, sizeof(*s));
+	struct vt_resident resident = { 0 };
+	pid_t pid = target->modules->pid;
+	struct vt_error *err;
+
+	if (!s)
+		return &vt_enomem;
+	s->target = target;
+	s->take = take;
+	s->arg = arg;
+	VT_TRY(vt_module_open(target->modules, module));
+	s->wanted = find_vtable(target, module, mangled);
+	if (!s->wanted)
+		return vt_error_create(VT_ERR_NOTFOUND, "%s has no class %s", module->path,
+				       mangled);
+	err = pid ? vt_resident_init(&resident, pid, target->maps, MAX_MEMORY) :
+		    vt_resident_init_all(&resident, target->maps, MAX_MEMORY);
+	if (!err)
+		err = search(s, &resident);
+	vt_resident_deinit(&resident);
+	return err;
+}
