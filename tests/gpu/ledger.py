@@ -201,5 +201,136 @@ def test_ledger_torch_expandable():
     with_torch("torch, expandable", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 
 
+# ---- other libraries ----
+
+# Prints its library's own numbers as JSON for each line it reads.
+JAX = """
+import json, sys
+import jax, jax.numpy as jnp
+@jax.jit
+def multiply(a, b):
+    return a @ b
+x = jnp.ones((2048, 2048)); kept = [multiply(x, x) for _ in range(5)] + [jnp.ones((1000, 100 + i)) for i in range(20)]
+jax.block_until_ready(kept)
+print("READY", flush=True)
+for line in sys.stdin:
+    kept += [jnp.ones((4096, 1024)) + len(kept) for _ in range(8)]
+    del kept[5:9]
+    jax.block_until_ready(kept)
+    print(json.dumps(jax.devices()[0].memory_stats() or {}), flush=True)
+"""
+# Beside JAX: PyTorch, CuPy, numba if it is there, and the driver itself.
+BESIDE = """
+import ctypes, torch, cupy
+t = torch.randn(1024, 1024, device="cuda"); u = t @ t; torch.cuda.synchronize()
+c = cupy.ones((1024, 1024)); d = c @ c; cupy.cuda.Stream.null.synchronize()
+cuda, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+assert cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(300 << 20)) == 0
+try:
+    import numba.cuda
+    n = numba.cuda.device_array(1 << 20)
+except ImportError:
+    pass
+"""
+CUPY = """
+import json, sys, cupy
+kept = [cupy.ones((1024, 1024)) for _ in range(5)]
+kept.append(kept[0] @ kept[1]); cupy.cuda.Stream.null.synchronize()
+pool = cupy.get_default_memory_pool()
+print("READY", flush=True)
+for line in sys.stdin:
+    kept += [cupy.ones((1000, 100 + i)) for i in range(50)]
+    del kept[1:3]
+    cupy.cuda.Stream.null.synchronize()
+    print(json.dumps({"bytes_in_use": pool.used_bytes(), "pool_bytes": pool.total_bytes()}), flush=True)
+"""
+
+
+def with_program(label, program, look, **env):
+    """look(label, report, what the library says) after each of three steps. The rest must not grow beyond 1 %."""
+    with tempfile.TemporaryDirectory() as where:
+        path = os.path.join(where, "program.py")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(program)
+        with Job([sys.executable, "-W", "ignore", path], env=dict(os.environ, **env)) as job:
+            first = ledger.read(job.proc.pid)
+            figure(f"{label} at first", first)
+            for step in range(3):
+                says = json.loads(job.ask(""))
+                data = ledger.read(job.proc.pid)
+                look(label, data, says)
+                ledger.adds_up(data)
+            figure(label, data)
+            explained(label, first, data)
+            print(f"    nvidia-smi says {smi(job.proc.pid)} MiB; report {data['timing']['total_ms']:.0f} ms; pools "
+                  f"{(data['libpools'] or {}).get('total_ms')} ms")
+            show(job.proc.pid)
+
+
+def pools_of(data, library):
+    return [p for p in (data["libpools"] or {"pools": []})["pools"] if p["library"] == library and not p["host"]]
+
+
+def says_xla(label, data, says):
+    pools = pools_of(data, "xla")
+    if not says:  # the platform's own allocator: there is no pool
+        equal(pools, [], "pools")
+        return
+    equal(len(pools), 1, f"{label}: pools of XLA")
+    pool = pools[0]
+    equal((pool["used_bytes"], pool["peak_bytes"], pool["limit_bytes"], pool["state"]),
+          (says["bytes_in_use"], says["peak_bytes_in_use"], says["bytes_limit"], "exact"), f"{label}: XLA's own numbers")
+    if says.get("pool_bytes"):
+        equal(pool["held_bytes"], says["pool_bytes"], f"{label}: XLA's own pool")
+    line = ledger.the_line(data)["claimed"]["xla"]
+    equal((line["asked_bytes"], line["without_memory_bytes"]), (pool["held_bytes"], 0), f"{label}: all of it is found")
+    notes = [c["for"] for c in pool["chunks"] if c["in_use"]]
+    print(f"    {len(notes)} chunks in use, {sum(n is not None for n in notes)} say what for: {sorted({n for n in notes if n})[:4]}")
+
+
+def test_ledger_jax():
+    with_program("JAX", JAX, says_xla, XLA_PYTHON_CLIENT_MEM_FRACTION=".3")
+
+
+def test_ledger_jax_growing():
+    with_program("JAX growing", JAX, says_xla, XLA_PYTHON_CLIENT_PREALLOCATE="false")
+
+
+def test_ledger_jax_platform():
+    with_program("JAX platform", JAX, says_xla, XLA_PYTHON_CLIENT_ALLOCATOR="platform")
+
+
+def test_ledger_cupy():
+    def says_cupy(label, data, says):
+        for pool in pools_of(data, "cupy"):
+            equal((pool["used_bytes"], pool["held_bytes"]), (says["bytes_in_use"], says["pool_bytes"]), f"{label}: CuPy's own numbers")
+    with_program("CuPy", CUPY, says_cupy)
+
+
+def test_ledger_all():
+    with_program("all libraries", BESIDE + JAX, says_xla, XLA_PYTHON_CLIENT_MEM_FRACTION=".3")
+
+
+def test_ledger_eight():
+    """Eight processes on one device: each has its own part, and all of them the whole."""
+    jobs = []
+    try:
+        for i in range(8):
+            job = a_program()
+            job.__enter__()
+            jobs.append(job)
+            job.allocate("malloc", (64 + 16 * i) * MIB)
+        data = [ledger.read(job.pid) for job in jobs]
+        lines = [ledger.the_line(d) for d in data]
+        check(all(line["rest_of_process_bytes"] is not None for line in lines), "the kernel driver's count", lines)
+        own = sum(line["found_bytes"] + line["rest_of_process_bytes"] for line in lines)
+        share = 100 * (used(data[-1]) - own) / used(data[-1])
+        print(f"  FIGURE ledger eight processes: {own / MIB:.2f} of {used(data[-1]) / MIB:.2f} MiB used, unexplained {share:.2f} %")
+        check(0 <= share <= 2 * UNEXPLAINED, "unexplained memory", share)
+    finally:
+        for job in jobs:
+            job.__exit__(None, None, None)
+
+
 if __name__ == "__main__":
     main(globals())
