@@ -580,6 +580,32 @@ static void add_ended(struct headlines *h)
 		    vt_format_size(size, bytes), n, n == 1 ? "" : "es", n == 1 ? "has" : "have");
 }
 
+/* "; XLA uses 3.1 GiB and caches 12.7 GiB, largest hole 12.0 GiB" of the library with the most. */
+static bool add_libpool(struct headlines *h, const struct vt_model_ledger_device *l,
+			const struct vt_model_device *d)
+{
+	char free_text[VT_NUM_MAX], used[VT_NUM_MAX], cached[VT_NUM_MAX], hole[VT_NUM_MAX];
+	unsigned int most = 0;
+	struct vt_libpool_sum sum;
+	uint64_t bytes;
+
+	for (unsigned int kind = 1; kind < VT_N_LIBPOOL_KINDS; kind++)
+		if (l->claimed[VT_CLAIMER_LIBPOOLS + kind].bytes >
+		    l->claimed[VT_CLAIMER_LIBPOOLS + most].bytes)
+			most = kind;
+	bytes = l->claimed[VT_CLAIMER_LIBPOOLS + most].bytes;
+	sum = vt_libpool_sum(h->model, l->device, most, false);
+	if (bytes < l->found_bytes / 2 || !sum.used_known || sum.changing || sum.used > bytes)
+		return false;
+	vt_format_size(hole, sum.largest_free);
+	add(h, "memory", d->free_bytes < d->total_bytes / 50,
+	    "GPU %d: %s free; %s uses %s and caches %s%s%s", l->device,
+	    vt_format_size(free_text, d->free_bytes), vt_libpool_library(most),
+	    vt_format_size(used, sum.used), vt_format_size(cached, bytes - sum.used),
+	    sum.largest_free ? ", largest hole " : "", sum.largest_free ? hole : "");
+	return true;
+}
+
 /* The same for a process in which other libraries allocate. */
 static void add_ledger(struct headlines *h)
 {
@@ -597,8 +623,11 @@ static void add_ledger(struct headlines *h)
 		least = l;
 		free_bytes = d->free_bytes;
 	}
-	if (!least)
+	if (!least || add_libpool(h, least, vt_model_device(h->model, least->device)))
 		return;
+	for (int i = 0; i < VT_N_CLAIMERS; i++)
+		if (least->claimed[i].largest > most)
+			most = least->claimed[i].largest;
 	for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
 		if (vt_range_is_of_device((uint8_t)kind) && least->kinds[kind].largest > most)
 			most = least->kinds[kind].largest;

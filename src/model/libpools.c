@@ -136,3 +136,36 @@ void vt_account_libpools(struct vt_model *model)
 		sum_chunks(pool);
 	}
 }
+
+/* ---- sums ---- */
+
+struct vt_libpool_sum vt_libpool_sum(const struct vt_model *model, int device, unsigned int kind,
+				     bool host)
+{
+	struct vt_libpool_sum sum = { .used_known = true,
+				      .chunks_known = true,
+				      .peak_known = true };
+
+	for (size_t i = 0; i < model->libpools.pools.n; i++) {
+		const struct vt_model_libpool *pool = &model->libpools.pools.data[i];
+		const struct vt_libpool_rec *rec = &pool->rec;
+
+		if (rec->kind != kind || rec->is_host != host || (!host && pool->device != device))
+			continue;
+		sum.pools++;
+		sum.used += rec->used_bytes;
+		sum.held += rec->held_bytes;
+		sum.peak += rec->peak_bytes;
+		sum.limit += rec->limit_bytes;
+		sum.used_chunks += pool->used_chunks;
+		sum.free_chunks += pool->free_chunks;
+		if (pool->largest_free > sum.largest_free)
+			sum.largest_free = pool->largest_free;
+		sum.used_known = sum.used_known && (rec->known & VT_LIBPOOL_USED);
+		sum.peak_known = sum.peak_known && (rec->known & VT_LIBPOOL_PEAK);
+		sum.limit_known = rec->known & VT_LIBPOOL_LIMIT;
+		sum.chunks_known = sum.chunks_known && rec->state == VT_LIBPOOL_EXACT;
+		sum.changing = sum.changing || rec->state == VT_LIBPOOL_CHANGING;
+	}
+	return sum;
+}

@@ -27,6 +27,19 @@ struct vt_model_libpools {
 	double total_ms;
 };
 
+/* All pools of one library on one device, or of the host. */
+struct vt_libpool_sum {
+	size_t pools;
+	uint64_t held, used, peak, limit;
+	uint64_t used_chunks, free_chunks, largest_free;
+	bool used_known, chunks_known, peak_known, limit_known;
+	bool changing; /* the numbers are of different moments */
+};
+
+struct vt_model;
+struct vt_libpool_sum vt_libpool_sum(const struct vt_model *model, int device, unsigned int kind,
+				     bool host);
+
 void vt_model_libpools_deinit(struct vt_model_libpools *libpools);
 
 /* "xla", "cupy", "rmm": of files */

@@ -183,6 +183,8 @@ def test_ledger():
             equal(line["claimed"]["xla"]["without_memory_bytes"], 0, "without memory")
             equal({r["claimed_by"] for r in data["ledger"]["ranges"]}, {"xla"}, "who claims the ranges")
             _, out, _ = report(bfc.pid, "--width", "100", "--ranges")
+            check(re.search(r"GPU 0: \S+ \S+ free; XLA uses \S+ MiB and caches \S+ MiB, largest hole", out), "the headline", out)
+            check("PyTorch" not in out, "a process without PyTorch", out)
             check(re.search(r"^  in use by XLA  +[0-9.]+ MiB", out, re.M) and re.search(r"^  cached by XLA +[0-9.]+ MiB", out, re.M)
                   and "raw cudaMalloc" not in out.split("Allocations of the driver", maxsplit=1)[0], "the table", out)
     each(one)

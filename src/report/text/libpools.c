@@ -12,46 +12,10 @@
 #define MAX_LABEL 48
 #define MAX_GROUPS 8 /* of blocks that are shown */
 
-/* All pools of one library on one device. */
-struct sum {
-	uint64_t used, used_chunks, free_chunks, largest_free, held;
-	uint64_t peak, limit;
-	size_t pools;
-	bool used_known, chunks_known, changing, peak_known, limit_known;
-};
-
-static struct sum sum_of(const struct vt_model *model, int device, unsigned int kind, bool host)
-{
-	struct sum sum = { .used_known = true, .chunks_known = true, .peak_known = true };
-
-	for (size_t i = 0; i < model->libpools.pools.n; i++) {
-		const struct vt_model_libpool *pool = &model->libpools.pools.data[i];
-		const struct vt_libpool_rec *rec = &pool->rec;
-
-		if (rec->kind != kind || rec->is_host != host || (!host && pool->device != device))
-			continue;
-		sum.pools++;
-		sum.used += rec->used_bytes;
-		sum.held += rec->held_bytes;
-		sum.peak += rec->peak_bytes;
-		sum.limit += rec->limit_bytes;
-		sum.used_chunks += pool->used_chunks;
-		sum.free_chunks += pool->free_chunks;
-		if (pool->largest_free > sum.largest_free)
-			sum.largest_free = pool->largest_free;
-		sum.used_known = sum.used_known && (rec->known & VT_LIBPOOL_USED);
-		sum.peak_known = sum.peak_known && (rec->known & VT_LIBPOOL_PEAK);
-		sum.limit_known = rec->known & VT_LIBPOOL_LIMIT;
-		sum.chunks_known = sum.chunks_known && rec->state == VT_LIBPOOL_EXACT;
-		sum.changing = sum.changing || rec->state == VT_LIBPOOL_CHANGING;
-	}
-	return sum;
-}
-
 /* ---- rows ---- */
 
 static void print_used_and_free(const struct vt_table *t, const char *library,
-				const struct sum *sum, uint64_t bytes)
+				const struct vt_libpool_sum *sum, uint64_t bytes)
 {
 	char label[MAX_LABEL];
 
@@ -69,8 +33,8 @@ static void print_used_and_free(const struct vt_table *t, const char *library,
 }
 
 /* What is in use is only told if it is of the moment of the driver's list. */
-static void print_claimed(const struct vt_table *t, const char *library, const struct sum *sum,
-			  const struct vt_model_line *line)
+static void print_claimed(const struct vt_table *t, const char *library,
+			  const struct vt_libpool_sum *sum, const struct vt_model_line *line)
 {
 	char label[MAX_LABEL], note[VT_NUM_MAX + 32], number[VT_NUM_MAX];
 
@@ -92,7 +56,7 @@ void vt_text_libpool_rows(const struct vt_table *t, const struct vt_model *model
 		const struct vt_model_line *line = &d->claimed[VT_CLAIMER_LIBPOOLS + kind];
 		uint64_t unmapped = d->unmapped_bytes[VT_CLAIMER_LIBPOOLS + kind];
 		const char *library = vt_libpool_library(kind);
-		struct sum sum = sum_of(model, d->device, kind, false);
+		struct vt_libpool_sum sum = vt_libpool_sum(model, d->device, kind, false);
 		char label[MAX_LABEL];
 
 		if (line->ranges)
@@ -106,7 +70,7 @@ void vt_text_libpool_rows(const struct vt_table *t, const struct vt_model *model
 
 /* ---- lines ---- */
 
-static void print_peak(struct vt_line *line, const char *library, const struct sum *sum)
+static void print_peak(struct vt_line *line, const char *library, const struct vt_libpool_sum *sum)
 {
 	char peak[VT_NUM_MAX], limit[VT_NUM_MAX];
 
@@ -122,7 +86,7 @@ static void print_peak(struct vt_line *line, const char *library, const struct s
 	vt_line_end(line);
 }
 
-static void print_host(struct vt_line *line, const char *library, const struct sum *sum)
+static void print_host(struct vt_line *line, const char *library, const struct vt_libpool_sum *sum)
 {
 	char used[VT_NUM_MAX], held[VT_NUM_MAX];
 
@@ -139,8 +103,8 @@ static void print_host(struct vt_line *line, const char *library, const struct s
 void vt_text_libpools_beside(struct vt_line *line, const struct vt_model *model, int device)
 {
 	for (unsigned int kind = 0; kind < VT_N_LIBPOOL_KINDS; kind++) {
-		struct sum sum = sum_of(model, device, kind, false);
-		struct sum host = sum_of(model, device, kind, true);
+		struct vt_libpool_sum sum = vt_libpool_sum(model, device, kind, false);
+		struct vt_libpool_sum host = vt_libpool_sum(model, device, kind, true);
 
 		print_peak(line, vt_libpool_library(kind), &sum);
 		print_host(line, vt_libpool_library(kind), &host);

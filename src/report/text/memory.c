@@ -588,7 +588,8 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model)
 	for (size_t i = 0; i < model->allocators.n; i++)
 		if (!never_used(&model->allocators.data[i]) || used == 0)
 			print_table(line, model, &model->allocators.data[i]);
-	if (model->allocators.n == 0 && model->process.uses_cuda && model->torch_state) {
+	if (model->allocators.n == 0 && model->process.uses_cuda && model->torch_state &&
+	    !(model->torch_state == VT_ALLOCATOR_NOT_LOADED && model->ledger.known)) {
 		vt_line_blank(line);
 		vt_line_addf(line, VT_PLAIN, "PyTorch's allocator: %s.",
 			     vt_allocator_state_words(model->torch_state));
