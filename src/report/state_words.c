@@ -50,3 +50,26 @@ const char *vt_recording_words(enum vt_recording recording)
 {
 	return recordings[recording].words;
 }
+
+const char *vt_range_kind_label(unsigned int kind)
+{
+	static const char *const labels[VT_N_RANGE_KINDS] = {
+		[VT_RANGE_OTHER] = "of a kind unknown here",
+		[VT_RANGE_DEVICE] = "raw cudaMalloc, unattributed",
+		[VT_RANGE_MAPPED] = "raw cuMemMap, unattributed",
+		[VT_RANGE_POOL] = "cudaMallocAsync pools",
+		[VT_RANGE_MANAGED] = "managed",
+		[VT_RANGE_HOST] = "pinned host memory",
+		[VT_RANGE_DATA] = "data of GPU code",
+		[VT_RANGE_ARRAY] = "arrays, textures",
+		[VT_RANGE_GRAPH] = "memory of CUDA graphs",
+	};
+
+	return labels[kind < VT_N_RANGE_KINDS ? kind : VT_RANGE_OTHER];
+}
+
+const char *vt_claimer_label(unsigned int claimer)
+{
+	return claimer < VT_CLAIMER_LIBPOOLS ? "PyTorch" :
+					       vt_libpool_library(claimer - VT_CLAIMER_LIBPOOLS);
+}

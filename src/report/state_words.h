@@ -13,4 +13,8 @@ const char *vt_allocator_state_words(enum vt_allocator_state state); /* "not loa
 const char *vt_recording_code(enum vt_recording recording);          /* "other-version" */
 const char *vt_recording_words(enum vt_recording recording);         /* "other version" */
 
+/* Lines of the ledger: "raw cudaMalloc, unattributed", "cudaMallocAsync pools", ... */
+const char *vt_range_kind_label(unsigned int kind);
+const char *vt_claimer_label(unsigned int claimer); /* "PyTorch", "XLA", ... */
+
 #endif

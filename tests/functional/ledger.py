@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger of a device's memory against programs that know what they allocated: a C program that allocates in every way, and
 real PyTorch. On the simulated device the rest is the context to the byte; tests/gpu/ledger.py runs the same on a real one."""
+import json
 import os
 import re
 import subprocess
 import time
 
-from harness import CACHE, COMPLETE, PARTIAL, SOURCE, Job, Skip, check, check_schema, equal, main, report, report_json, scratch
+from harness import (CACHE, COMPLETE, PARTIAL, SOURCE, Job, Skip, check, check_schema, equal, main, report, report_json, schema_errors, scratch,
+                     vramtap)
 from report_torch import Driver, versions
 
 SIMCUDA = os.path.join(CACHE, "simcuda")
@@ -153,6 +155,40 @@ def test_frees():
         data = read(calls.pid, expect=COMPLETE)
         equal([int(r["address"], 16) for r in data["ledger"]["ranges"]], [kept], "ranges")
         equal(the_line(data)["rest_bytes"], CONTEXT, "rest")
+
+
+def saved(pid, name, *args):
+    path = scratch(name)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(read(pid, *args), file)
+    return path
+
+
+def test_diff():
+    """What grew, by line; a ledger is not compared with none."""
+    with Calls() as calls:
+        calls.allocate("malloc", 64 * MIB)
+        gone = calls.allocate("map", 20 * MIB)
+        before = saved(calls.pid, "before")
+        calls.allocate("malloc", 30 * MIB)
+        calls.allocate("async", 48 * MIB)
+        calls.allocate("host", 5 * MIB)
+        calls.succeeds("unmap", hex(gone), 20 * MIB)
+        after, blind = saved(calls.pid, "after"), saved(calls.pid, "blind", "--read-only")
+        code, out, err = vramtap("diff", "--json", "-", before, after)
+        check(code in (COMPLETE, PARTIAL), "diff", code, err)
+        data = json.loads(out)
+        equal(schema_errors(data, schema_file="diff.schema.json"), [], "the schema")
+        lines = data["devices"][0]["ledger"]
+        changes = {name: line["change_bytes"] for name, line in lines.items() if line and line["change_bytes"]}
+        equal(changes, {"device_memory": 30 * MIB, "pool": 64 * MIB, "host": 5 * MIB, "mapped": -20 * MIB}, "changes")
+        _, text, _ = vramtap("diff", "--width", "100", before, after)
+        rows = re.findall(r"^  (raw cudaMalloc, unattributed|cudaMallocAsync pools|raw cuMemMap, unattributed|pinned host memory) .*"
+                          r" ([+−-][0-9.]+ MiB)", text, re.M)
+        equal(rows, [("cudaMallocAsync pools", "+64.0 MiB"), ("raw cudaMalloc, unattributed", "+30.0 MiB"),
+                     ("raw cuMemMap, unattributed", "-20.0 MiB"), ("pinned host memory", "+5.00 MiB")], text)
+        code, out, _ = vramtap("diff", "--json", "-", before, blind)
+        equal(set(json.loads(out)["devices"][0]["ledger"].values()), {None}, "compared with nothing")
 
 
 def test_read_only():

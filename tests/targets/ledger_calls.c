@@ -9,6 +9,7 @@
  *	many COUNT SIZE		-> the last address
  *	alias SIZE		-> a second address of memory whose first one is not told
  *	free|freeasync ADDRESS	-> result
+ *	unmap ADDRESS SIZE	-> result: mapped memory is given back
  *	waste ADDRESS		-> 0: another thread frees it, which can take for ever
  *	capture, captured	-> result: a capture of a stream begins, is ended
  *	hang, go		-> result: a kernel spins until "go", and a thread waits for it
@@ -252,12 +253,27 @@ static long pools(void)
 	return (long)reserved;
 }
 
-static long do_other(const char *what, uint64_t a)
+/* What map() made: the handle, too, which the driver keeps until it is released. */
+static long unmap(uint64_t addr, size_t size)
+{
+	uint64_t handle = 0;
+	long err = CALL3("cuMemRetainAllocationHandle", &handle, addr, 0);
+
+	if (!err)
+		err = CALL3("cuMemUnmap", addr, size, 0);
+	for (int i = 0; !err && i < 2; i++) /* that of map(), and the one that was retained */
+		err = CALL3("cuMemRelease", handle, 0, 0);
+	return err;
+}
+
+static long do_other(const char *what, uint64_t a, uint64_t b)
 {
 	void *made = NULL;
 
 	if (!strcmp(what, "free"))
 		return CALL3("cuMemFree_v2", a, 0, 0);
+	if (!strcmp(what, "unmap"))
+		return unmap(a, b);
 	if (!strcmp(what, "freeasync"))
 		return CALL3("cuMemFreeAsync", a, stream, 0);
 	if (!strcmp(what, "waste"))
@@ -320,7 +336,7 @@ int main(void)
 		if (addr)
 			printf("%#lx\n", (unsigned long)addr);
 		else
-			printf("%ld\n", err == -1 ? do_other(what, a) : err);
+			printf("%ld\n", err == -1 ? do_other(what, a, b) : err);
 	}
 	return 0;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "report/diff/ledger.h"
 #include "report/diff/diff.h"
 #include "report/diff/headlines.h"
 #include "report/diff/owners.h"
@@ -206,6 +207,7 @@ static void fill_device(struct work *w, struct vt_diff_device *d)
 		if (known[side][VT_DIFF_FREE])
 			set_part(d, VT_DIFF_FREE, side, device->free_bytes, 0);
 	}
+	vt_diff_compare_ledgers(d, w->models[BEFORE], w->models[AFTER]);
 	d->exact = !inexact;
 	for (int i = 0; i < VT_N_DIFF_PARTS; i++)
 		d->known[i] = known[BEFORE][i] && known[AFTER][i];

@@ -39,8 +39,18 @@ enum vt_diff_part {
 	VT_N_DIFF_PARTS
 };
 
+/* Lines of the ledger: the pools of libraries, kinds of memory, and what is left of the process. */
+enum {
+	VT_DIFF_LINE_KINDS = VT_N_CLAIMERS, /* before: claimers; PyTorch's parts are not repeated */
+	VT_DIFF_LINE_REST = VT_DIFF_LINE_KINDS + VT_N_RANGE_KINDS,
+	VT_N_DIFF_LINES
+};
+
 struct vt_diff_device {
 	int ordinal;
+	bool has_lines; /* the ledgers can be compared: then "everything else" is split up */
+	bool line_known[VT_N_DIFF_LINES];
+	struct vt_diff_amount lines[VT_N_DIFF_LINES];
 	bool known[VT_N_DIFF_PARTS];                  /* in both, exactly */
 	struct vt_diff_amount parts[VT_N_DIFF_PARTS]; /* the last two have no blocks: 0 */
 	bool exact; /* the allocators can be compared: exact in both, or missing in one */
@@ -145,6 +155,10 @@ struct vt_diff {
 struct vt_error *vt_diff_create(struct vt_diff *diff, const struct vt_model *before,
 				const struct vt_model *after);
 void vt_diff_deinit(struct vt_diff *diff);
+
+/* "xla", "device_memory", "mapped", ..., "rest_of_process" */
+const char *vt_diff_line_name(unsigned int line);
+const char *vt_diff_line_label(unsigned int line); /* of texts */
 
 const char *vt_diff_part_name(enum vt_diff_part part); /* "allocated", ... */
 /* "compared", "not-recorded", ... */

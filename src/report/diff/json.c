@@ -139,6 +139,11 @@ static void write_devices(struct vt_json *json, const struct vt_diff *diff)
 		vt_json_int(json, "device", d->ordinal);
 		for (int p = 0; p < VT_N_DIFF_PARTS; p++)
 			put_known_change(json, vt_diff_part_name(p), d->known[p], &d->parts[p]);
+		vt_json_object(json, "ledger");
+		for (unsigned int line = VT_CLAIMER_LIBPOOLS; line < VT_N_DIFF_LINES; line++)
+			put_known_change(json, vt_diff_line_name(line), d->line_known[line],
+					 &d->lines[line]);
+		vt_json_end_object(json);
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);

@@ -6,5 +6,6 @@ src_report_diff_libdiff_a_SOURCES = \
 	src/report/diff/headlines.c src/report/diff/headlines.h \
 	src/report/diff/keepers.c src/report/diff/keepers.h \
 	src/report/diff/json.c \
+	src/report/diff/ledger.c src/report/diff/ledger.h \
 	src/report/diff/owners.c src/report/diff/owners.h \
 	src/report/diff/text.c

@@ -2,6 +2,7 @@
 /* A comparison as text: the answer first, then the changes on each device, then the places. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -148,6 +149,32 @@ static bool is_changed(const struct vt_diff_device *d, enum vt_diff_part part)
 	       (vt_diff_bytes(&d->parts[part]) || vt_diff_blocks(&d->parts[part]));
 }
 
+static bool line_is_changed(const struct vt_diff_device *d, unsigned int line)
+{
+	return d->line_known[line] &&
+	       (vt_diff_bytes(&d->lines[line]) || vt_diff_blocks(&d->lines[line]));
+}
+
+/* Of what is not PyTorch's: the most changed first. */
+static void print_lines(const struct table *t, const struct vt_diff_device *d)
+{
+	bool done[VT_N_DIFF_LINES] = { false };
+
+	for (unsigned int n = 0; n < VT_N_DIFF_LINES; n++) {
+		int most = -1;
+
+		for (unsigned int i = 0; i < VT_N_DIFF_LINES; i++)
+			if (!done[i] && line_is_changed(d, i) &&
+			    (most < 0 || llabs(vt_diff_bytes(&d->lines[i])) >
+						 llabs(vt_diff_bytes(&d->lines[most]))))
+				most = (int)i;
+		if (most < 0)
+			return;
+		print_row(t, vt_diff_line_label((unsigned int)most), &d->lines[most]);
+		done[most] = true;
+	}
+}
+
 static void print_device(const struct table *t, const struct vt_diff_device *d)
 {
 	static const char *const labels[VT_N_DIFF_PARTS] = {
@@ -162,13 +189,18 @@ static void print_device(const struct table *t, const struct vt_diff_device *d)
 
 	for (int i = 0; i < VT_N_DIFF_PARTS; i++)
 		any |= is_changed(d, i);
+	for (unsigned int i = 0; i < VT_N_DIFF_LINES; i++)
+		any |= line_is_changed(d, i);
 	if (!any)
 		return;
 	snprintf(title, sizeof(title), "GPU %d", d->ordinal);
 	print_title(t, title, NULL);
-	for (int i = 0; i < VT_N_DIFF_PARTS; i++)
-		if (is_changed(d, i))
+	for (int i = 0; i < VT_N_DIFF_PARTS; i++) {
+		if (i == VT_DIFF_OTHER)
+			print_lines(t, d);
+		if (is_changed(d, i) && !(i == VT_DIFF_OTHER && d->has_lines))
 			print_row(t, labels[i], &d->parts[i]);
+	}
 }
 
 /* ---- sites ---- */

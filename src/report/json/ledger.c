@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/ledger.h"
 
+#define MAX_DEVICE 1023
+
+/* "device" is its ordinal. */
+static const char *line_name(unsigned int kind)
+{
+	return kind == VT_RANGE_DEVICE ? "device_memory" : vt_range_kind_name(kind);
+}
+
 static void put_line_members(struct vt_json *json, const struct vt_model_line *line)
 {
 	vt_json_uint(json, "bytes", line->bytes);
@@ -35,8 +43,7 @@ static void write_device(struct vt_json *json, const struct vt_model_ledger_devi
 	vt_json_bool(json, "pytorch_known", d->claims_known);
 	write_claimed(json, d);
 	for (unsigned int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
-		put_line(json, kind == VT_RANGE_DEVICE ? "device_memory" : vt_range_kind_name(kind),
-			 &d->kinds[kind]);
+		put_line(json, line_name(kind), &d->kinds[kind]);
 	put_line(json, "shareable", &d->shareable);
 	put_line(json, "recorded", &d->recorded);
 	if (d->graph_known)
@@ -139,4 +146,142 @@ void vt_json_ledger(struct vt_json *json, const struct vt_model *model)
 		write_range(json, model, &ledger->ranges.data[i]);
 	vt_json_end_array(json);
 	vt_json_end_object(json);
+}
+
+/* ---- reading ---- */
+
+static uint64_t uint_or_0(struct vt_json_in *in, json_t *from, const char *key)
+{
+	uint64_t value = 0;
+
+	vt_json_in_uint(in, from, key, &value);
+	return value;
+}
+
+static struct vt_model_line load_line(struct vt_json_in *in, json_t *from)
+{
+	return (struct vt_model_line){ .bytes = vt_json_in_need_uint(in, from, "bytes"),
+				       .asked = vt_json_in_need_uint(in, from, "asked_bytes"),
+				       .ranges = vt_json_in_need_uint(in, from, "ranges"),
+				       .largest = vt_json_in_need_uint(in, from, "largest_bytes") };
+}
+
+static struct vt_model_line load_named(struct vt_json_in *in, json_t *from, const char *key)
+{
+	return load_line(in, vt_json_in_object(in, from, key));
+}
+
+/* A claimer that the file's version does not know has nothing. */
+static void load_claimed(struct vt_json_in *in, json_t *from, struct vt_model_ledger_device *d)
+{
+	json_t *claimed = vt_json_in_object(in, from, "claimed");
+
+	for (unsigned int i = 0; i < VT_N_CLAIMERS; i++) {
+		json_t *one = vt_json_in_object(in, claimed, vt_claimer_name(i));
+
+		if (!one)
+			continue;
+		d->claimed[i] = load_line(in, one);
+		d->unmapped_bytes[i] = uint_or_0(in, one, "without_memory_bytes");
+	}
+}
+
+static void load_device(struct vt_json_in *in, json_t *from, struct vt_model_ledger *ledger)
+{
+	struct vt_model_ledger_device *d = vt_vec_append(&ledger->devices);
+
+	if (!d) {
+		in->nomem = true;
+		return;
+	}
+	*d = (struct vt_model_ledger_device){ 0 };
+	vt_json_in_int(in, from, "device", 0, MAX_DEVICE, &d->device);
+	d->claims_known = vt_json_in_need_bool(in, from, "pytorch_known");
+	load_claimed(in, from, d);
+	for (unsigned int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
+		d->kinds[kind] = load_named(in, from, line_name(kind));
+	d->shareable = load_named(in, from, "shareable");
+	d->recorded = load_named(in, from, "recorded");
+	d->graph_known = vt_json_in_uint(in, from, "graphs_in_use_bytes", &d->graph_used_bytes);
+	d->found_bytes = vt_json_in_need_uint(in, from, "found_bytes");
+	d->rest_known = vt_json_in_uint(in, from, "rest_bytes", &d->rest_bytes);
+	d->own_rest_known = vt_json_in_uint(in, from, "rest_of_process_bytes", &d->own_rest_bytes);
+}
+
+static unsigned int claimer_in(struct vt_json_in *in, json_t *from)
+{
+	return vt_json_in_text(in, from, "claimed_by") ?
+		       vt_json_in_word(in, from, "claimed_by", vt_claimer_name, VT_N_CLAIMERS) :
+		       VT_CLAIMER_PYTORCH;
+}
+
+static void load_range(struct vt_json_in *in, json_t *from, struct vt_model_ledger *ledger)
+{
+	struct vt_model_range *range = vt_vec_append(&ledger->ranges);
+	int device = 0;
+
+	if (!range) {
+		in->nomem = true;
+		return;
+	}
+	*range = (struct vt_model_range){ .recorded = VT_NOT_RECORDED };
+	range->rec.start = vt_json_in_need_hex(in, from, "address");
+	range->rec.size = vt_json_in_need_uint(in, from, "bytes");
+	range->rec.kind =
+		(uint8_t)vt_json_in_word(in, from, "kind", vt_range_kind_name, VT_N_RANGE_KINDS);
+	vt_json_in_int(in, from, "device", -2, MAX_DEVICE, &device);
+	range->rec.device = device;
+	range->counted_bytes = vt_json_in_need_uint(in, from, "counted_bytes");
+	range->claimed_bytes = vt_json_in_need_uint(in, from, "claimed_bytes");
+	range->claimer = (uint8_t)claimer_in(in, from);
+	vt_json_in_hex(in, from, "memory_address", &range->rec.mapping);
+	range->rec.physical = vt_json_in_need_uint(in, from, "memory_bytes");
+	vt_json_in_hex(in, from, "memory_number", &range->rec.block);
+	vt_json_in_hex(in, from, "pool", &range->rec.pool);
+	range->rec.exportable = vt_json_in_need_bool(in, from, "shareable");
+}
+
+static void load_pool(struct vt_json_in *in, json_t *from, struct vt_model_ledger *ledger)
+{
+	struct vt_model_ledger_pool *pool = vt_vec_append(&ledger->pools);
+
+	if (!pool) {
+		in->nomem = true;
+		return;
+	}
+	*pool = (struct vt_model_ledger_pool){ .handle = vt_json_in_need_hex(in, from, "pool") };
+	vt_json_in_int(in, from, "device", 0, MAX_DEVICE, &pool->device);
+	pool->known = vt_json_in_uint(in, from, "reserved_bytes", &pool->reserved_bytes) &&
+		      vt_json_in_uint(in, from, "used_bytes", &pool->used_bytes);
+}
+
+static void load_each(struct vt_json_in *in, json_t *from, const char *key,
+		      struct vt_model_ledger *ledger,
+		      void (*load)(struct vt_json_in *in, json_t *from,
+				   struct vt_model_ledger *ledger))
+{
+	json_t *array = vt_json_in_array(in, from, key);
+
+	for (size_t i = 0; i < json_array_size(array) && !in->nomem; i++)
+		load(in, vt_json_in_element(in, array, i, key), ledger);
+}
+
+void vt_json_in_ledger(struct vt_json_in *in, json_t *root, struct vt_model_ledger *ledger)
+{
+	json_t *from = vt_json_in_object(in, root, "ledger");
+
+	if (!from)
+		return;
+	ledger->known = true;
+	ledger->whole = vt_json_in_need_bool(in, from, "whole");
+	ledger->by_attributes = vt_json_in_need_bool(in, from, "after_fault");
+	ledger->pools_asked = vt_json_in_need_bool(in, from, "pools_known");
+	ledger->step_bytes = uint_or_0(in, from, "step_bytes");
+	ledger->probes = uint_or_0(in, from, "probes");
+	ledger->dropped = (size_t)uint_or_0(in, from, "dropped");
+	vt_json_in_real(in, from, "inside_ms", &ledger->inside_ms);
+	vt_json_in_real(in, from, "total_ms", &ledger->total_ms);
+	load_each(in, from, "devices", ledger, load_device);
+	load_each(in, from, "pools", ledger, load_pool);
+	load_each(in, from, "ranges", ledger, load_range);
 }

@@ -7,25 +7,20 @@
 #include <stdlib.h>
 
 #include "base/format.h"
+#include "report/state_words.h"
 #include "report/text/libpools.h"
 #include "report/text/text.h"
 
 #define MAX_NOTE 128
 #define MAX_ROWS VT_N_RANGE_KINDS
 
-static const struct {
-	const char *label;
-	const char *word; /* in the list of ranges */
-} kinds[VT_N_RANGE_KINDS] = {
-	[VT_RANGE_OTHER] = { "of a kind unknown here", "unknown" },
-	[VT_RANGE_DEVICE] = { "raw cudaMalloc, unattributed", "cudaMalloc" },
-	[VT_RANGE_MAPPED] = { "raw cuMemMap, unattributed", "cuMemMap" },
-	[VT_RANGE_POOL] = { "cudaMallocAsync pools", "cudaMallocAsync" },
-	[VT_RANGE_MANAGED] = { "managed", "managed" },
-	[VT_RANGE_HOST] = { "pinned host memory", "pinned host" },
-	[VT_RANGE_DATA] = { "data of GPU code", "data of GPU code" },
-	[VT_RANGE_ARRAY] = { "arrays, textures", "array" },
-	[VT_RANGE_GRAPH] = { "memory of CUDA graphs", "CUDA graph" },
+/* In the list of ranges. */
+static const char *const words[VT_N_RANGE_KINDS] = {
+	[VT_RANGE_OTHER] = "unknown",         [VT_RANGE_DEVICE] = "cudaMalloc",
+	[VT_RANGE_MAPPED] = "cuMemMap",       [VT_RANGE_POOL] = "cudaMallocAsync",
+	[VT_RANGE_MANAGED] = "managed",       [VT_RANGE_HOST] = "pinned host",
+	[VT_RANGE_DATA] = "data of GPU code", [VT_RANGE_ARRAY] = "array",
+	[VT_RANGE_GRAPH] = "CUDA graph",
 };
 
 /* ---- the rows of a device ---- */
@@ -64,8 +59,8 @@ static void print_kind(const struct vt_table *t, const struct vt_model_ledger *l
 	char note[MAX_NOTE];
 
 	add_note(note, ledger, d, kind);
-	vt_table_row(t, &(struct vt_table_row){ 0, kinds[kind].label, line->bytes, line->ranges,
-						note[0] ? note : NULL,
+	vt_table_row(t, &(struct vt_table_row){ 0, vt_range_kind_label((unsigned int)kind),
+						line->bytes, line->ranges, note[0] ? note : NULL,
 						kind == VT_RANGE_DATA &&
 							line->bytes > UINT64_C(64) << 20 });
 	if (kind == VT_RANGE_DEVICE && d->recorded.bytes)
@@ -250,12 +245,6 @@ static const struct vt_model_frame *place_of(const struct vt_model *model,
 						NULL;
 }
 
-static const char *claimer_word(unsigned int claimer)
-{
-	return claimer < VT_CLAIMER_LIBPOOLS ? "PyTorch" :
-					       vt_libpool_library(claimer - VT_CLAIMER_LIBPOOLS);
-}
-
 static void add_whose(struct vt_line *line, const struct vt_model *model,
 		      const struct vt_model_range *range)
 {
@@ -265,7 +254,7 @@ static void add_whose(struct vt_line *line, const struct vt_model *model,
 	if (range->claimed_bytes)
 		vt_line_addf(line, VT_PLAIN, "%s%s",
 			     range->claimed_bytes == range->rec.size ? "" : "partly ",
-			     claimer_word(range->claimer));
+			     vt_claimer_label(range->claimer));
 	else if (place)
 		vt_text_site(line, place, vt_line_room(line));
 	else if (counts && !range->counted_bytes)
@@ -286,7 +275,7 @@ static void print_range(struct vt_line *line, const struct vt_model *model,
 	snprintf(number, sizeof(number), "%d", range->rec.device);
 	vt_line_right(line, VT_PLAIN, range->rec.kind == VT_RANGE_HOST ? "" : number, GPU_COLUMNS);
 	vt_line_pad(line, line->want + 3);
-	vt_line_cell(line, VT_PLAIN, kinds[range->rec.kind].word, KIND_COLUMNS, VT_CUT_END);
+	vt_line_cell(line, VT_PLAIN, words[range->rec.kind], KIND_COLUMNS, VT_CUT_END);
 	add_whose(line, model, range);
 	vt_line_end(line);
 }
