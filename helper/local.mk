@@ -34,6 +34,7 @@ helper_headers = \
 	helper/ranges.h \
 	include/vramtap/freestanding.h \
 	include/vramtap/helper_abi.h \
+	include/vramtap/libpools.h \
 	include/vramtap/mem.h \
 	include/vramtap/ranges.h \
 	include/vramtap/recorder.h \
