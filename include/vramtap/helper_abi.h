@@ -296,8 +296,8 @@ struct vt_ranges_answer {
 	struct vt_area_walk walk;
 	/*
 	 * Pages that allocations share, and pages near them that look empty, were asked for at
-	 * distances up to this: a smaller allocation can be missing. Its page counts if it shares it.
-	 * 0: each slot was asked for.
+	 * distances up to this: a smaller allocation can be missing. Its page counts if it shares
+	 * it. 0: each slot was asked for.
 	 */
 	uint64_t step_bytes;
 	uint64_t again;  /* questions for these pages, of all areas */

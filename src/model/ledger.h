@@ -33,10 +33,9 @@ struct vt_model_range {
 	 * and graphs, by the driver's own totals, at none.
 	 */
 	uint64_t counted_bytes;
-	uint64_t
-		claimed_bytes; /* the part of the range that an allocator claims; one range has one */
-	uint8_t claimer;       /* enum vt_claimer, if claimed_bytes is not 0 */
-	size_t recorded;       /* index in model.driver_blocks; VT_NOT_RECORDED */
+	uint64_t claimed_bytes; /* the part of it that an allocator claims; a range has one */
+	uint8_t claimer;        /* enum vt_claimer, if claimed_bytes is not 0 */
+	size_t recorded;        /* index in model.driver_blocks; VT_NOT_RECORDED */
 };
 
 #define VT_NOT_RECORDED SIZE_MAX

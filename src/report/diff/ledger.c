@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The lines of two ledgers. They are compared only where both are certain in the same way: all
- * ranges were found, and PyTorch's blocks are known, so that nothing of it is in another line. After
- * a fault the driver tells less of kinds: such a ledger is compared with its like.
+ * ranges were found, and PyTorch's blocks are known, so that nothing of it is in another line.
+ * After a fault the driver tells less of kinds: such a ledger is compared with its like.
  */
 #include "report/diff/ledger.h"
 
