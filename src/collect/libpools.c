@@ -10,6 +10,7 @@
 #include "walk/libpools/libpools.h"
 
 #define BUDGET_NS (300 * VT_NS_PER_MS)
+#define BUDGET_CORE_NS (10000 * VT_NS_PER_MS) /* a core waits: pages of it may come from a disk */
 
 /* A note is the target's: the model's arena keeps it. */
 static bool take_notes(struct vt_model *model, struct vt_libpool *pool)
@@ -55,12 +56,13 @@ static struct vt_error *take(struct vt_model *model, struct vt_libpool *pool)
 
 void vt_collect_libpools(struct vt_collect *c)
 {
+	bool still = c->target.origin->stands_still;
 	const struct vt_libpools_target target = {
 		.maps = &c->target.maps,
 		.modules = &c->target.modules,
 		.mem = c->target.mem,
-		.stands_still = c->target.origin->stands_still,
-		.deadline_ns = vt_now_ns() + BUDGET_NS,
+		.stands_still = still,
+		.deadline_ns = vt_now_ns() + (still ? BUDGET_CORE_NS : BUDGET_NS),
 	};
 	struct vt_libpools pools = { 0 };
 	struct vt_error *why = NULL, *err = NULL;
