@@ -331,9 +331,13 @@ static struct vt_error *answer_save(struct ask *ask)
 
 static bool parse_release(struct ask *ask)
 {
-	return ask->n_args == 1 &&
-	       (!strcmp(ask->args[0], "refresh") || !strcmp(ask->args[0], "record-on") ||
-		!strcmp(ask->args[0], "record-off"));
+	static const char *const outside[] = { "refresh", "ledger", "ledger-all", "record-on",
+					       "record-off" };
+
+	for (size_t i = 0; ask->n_args == 1 && i < sizeof(outside) / sizeof(outside[0]); i++)
+		if (!strcmp(ask->args[0], outside[i]))
+			return true;
+	return false;
 }
 
 /* Before gdb detaches: whether that is harmless, and what to come back to. */
@@ -392,6 +396,19 @@ static struct vt_error *answer_refresh(struct ask *ask)
 	vt_gdb_values_memory(&ask->answer, &ask->model);
 	vt_gdb_values_devices(&ask->answer, &ask->model);
 	return vt_write_summary_text(&ask->model, &options, ask->answer.text);
+}
+
+static struct vt_error *answer_ledger(struct ask *ask)
+{
+	vt_gdb_values_memory(&ask->answer, &ask->model);
+	vt_gdb_values_devices(&ask->answer, &ask->model);
+	return vt_write_ledger_text(&ask->model, &ask->output.writer, ask->answer.text);
+}
+
+static struct vt_error *answer_whole_ledger(struct ask *ask)
+{
+	ask->output.writer.all_ranges = true;
+	return answer_ledger(ask);
 }
 
 /* vramtap record PID on|off, with all of its output in file. */
@@ -466,6 +483,10 @@ static const struct verb verbs[] = {
 	{ "select", PART_NOTHING, 0, "select", has_no_arguments, answer_select },
 	{ "refresh", PART_RELEASED, VT_GDB_MEMORY | VT_GDB_DEVICES, "refresh", has_no_arguments,
 	  answer_refresh },
+	{ "ledger", PART_RELEASED, VT_GDB_MEMORY | VT_GDB_DEVICES, "ledger [all]", has_no_arguments,
+	  answer_ledger },
+	{ "ledger-all", PART_RELEASED, VT_GDB_MEMORY | VT_GDB_DEVICES, "ledger [all]",
+	  has_no_arguments, answer_whole_ledger },
 	{ "record-on", PART_OTHER, 0, "record on|off", has_no_arguments, answer_record_on },
 	{ "record-off", PART_OTHER, 0, "record on|off", has_no_arguments, answer_record_off },
 };
@@ -526,6 +547,7 @@ static struct vt_error *collect(struct ask *ask, const struct verb *verb)
 			    verb->part == PART_OWNERS ? VT_WANT_MEMORY :
 			    verb->part == PART_STACKS ? VT_WANT_THREADS :
 							VT_WANT_ALL;
+	ask->options.ledger = verb->part == PART_RELEASED;
 	ask->options.owners = verb->part == PART_REPORT || verb->part == PART_OWNERS;
 	ask->options.holders = ask->options.owners;
 	switch (verb->part) {

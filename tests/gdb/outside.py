@@ -44,6 +44,20 @@ def test_refresh():
         for_each_gdb(check_one, few=True)
 
 
+def test_ledger():
+    """The lines of the report, and with "all" every allocation of the driver."""
+    def check_one(gdb):
+        run = attached(gdb, torch.pid, "vramtap ledger", "vramtap ledger all", "show convenience", symbols=False)
+        data = report_json(torch.pid)
+        equal(variables(run.text[2])["vt_status"], 0, f"$vt_status, {gdb}: {run.text[0]}")
+        for label in ("in use by PyTorch", "contexts, code"):
+            check(label in run.text[0] and label in run.text[1], f"{label}, {gdb}", run.text[0])
+        addresses = {r["address"] for r in data["ledger"]["ranges"]}
+        check(addresses and all(a in run.text[1] and a not in run.text[0] for a in addresses), f"the allocations, {gdb}", run.text[1], addresses)
+    with Torch() as torch:
+        for_each_gdb(check_one, few=True)
+
+
 def test_record():
     """On: what is allocated from then on has a backtrace, in gdb, too. Off: that is all."""
     def check_one(gdb):

@@ -54,7 +54,7 @@ COMMANDS = ["vramtap info", "vramtap blocks", "vramtap blocks all", "vramtap sit
             "vramtap block 0x1000", "vramtap stacks", "vramtap stacks all",
             "vramtap bt", "vramtap locals", "vramtap pyframe", "vramtap pyframe up", "vramtap pyframe 1", "vramtap save /dev/null", "vramtap help",
             "vramtap", "vramtap no-such-command", "vramtap info too many", "vramtap record", "vramtap record maybe", "vramtap block", "vramtap save"]
-CHANGING = ["vramtap refresh", "vramtap record on", "vramtap record off"]
+CHANGING = ["vramtap refresh", "vramtap ledger", "vramtap record on", "vramtap record off"]
 
 
 def state_of(text):
@@ -290,7 +290,7 @@ def test_help():
     """Each command has its text and is completed, also where gdb has no Python; a new one is noticed by its place in the script."""
     with open(script(), encoding="utf-8") as file:
         names = set(re.findall(r"^define vramtap (\S+)", file.read(), re.MULTILINE))
-    equal(names, {"info", "blocks", "sites", "owners", "block", "stacks", "bt", "locals", "pyframe", "save", "record", "refresh", "help"} | names, "commands")
+    equal(names, {"info", "blocks", "sites", "owners", "block", "stacks", "bt", "locals", "pyframe", "save", "record", "refresh", "ledger", "help"} | names, "commands")
 
     def check_one(gdb):
         run = attached(gdb, proc.pid, "complete vramtap ", "help vramtap", "vramtap help", "vramtap", "help user-defined", "complete vramt",

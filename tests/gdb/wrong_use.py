@@ -22,7 +22,7 @@ from memory import driver
 LOOKS = ["vramtap info", "vramtap blocks", "vramtap sites", "vramtap owners", "vramtap owners x", "vramtap block 0x1000", "vramtap stacks",
          "vramtap bt", "vramtap locals",
          "vramtap pyframe", "vramtap pyframe up", "vramtap save /dev/null"]
-CHANGES = ["vramtap refresh", "vramtap record on", "vramtap record off"]
+CHANGES = ["vramtap refresh", "vramtap ledger", "vramtap record on", "vramtap record off"]
 ALL = LOOKS + CHANGES
 
 
@@ -174,7 +174,7 @@ def test_arguments():
              "vramtap sites all all": "usage", "vramtap blocks 3 4": "usage", "vramtap stacks 1": "usage", "vramtap block": "",
              "vramtap pyframe sideways": "usage", "vramtap pyframe 99999999999999999999999": "usage", "vramtap save": "usage",
              "vramtap save a b": "usage", "vramtap record": "usage: vramtap record on|off", "vramtap record maybe": "usage: vramtap record on|off",
-             "vramtap record on now": "usage: vramtap record on|off", "vramtap refresh now": "usage: vramtap refresh", "vramtap locals x": "usage",
+             "vramtap record on now": "usage: vramtap record on|off", "vramtap refresh now": "usage: vramtap refresh", "vramtap ledger x": "usage", "vramtap ledger all x": "usage: vramtap ledger [all]", "vramtap locals x": "usage",
              "vramtap bt 3": "usage", "vramtap owners a b": "usage: vramtap owners [all|PATTERN]", "vramtap owners ''": "usage"}
 
     def check_one(gdb):
@@ -331,8 +331,8 @@ def test_pending_signal():
         for path, name in ((program, "Segmentation fault"), (abort, "Aborted")):
             run = batch(gdb, [*with_status(CHANGES), "vramtap bt", "vramtap info", "info inferiors", "kill"], path, before=["run"])
             check_refused(run, CHANGES, 0, name)
-            check("main" in run.text[6], "bt", run.text[6])
-            check("process" in run.text[8], "it is still there", run.text[8])
+            check("main" in run.text[2 * len(CHANGES)], "bt", run.text)
+            check("process" in run.text[2 * len(CHANGES) + 2], "it is still there", run.text)
     for_each_gdb(check_one)
 
 
@@ -350,8 +350,8 @@ int main(void) { puts("READY"); fflush(stdout); for (;;) pause(); }
         with target([program], ready="READY") as proc:
             run = attached(gdb, proc.pid, *commands, before=["break called", "print called(1)"])
             check_refused(run, CHANGES, 0, "called from gdb")
-            check("called" in run.text[6], "bt", run.text[6])
-            equal(variables(run.text[9])["vt_status"], 0, "$vt_status of refresh after return")
+            check("called" in run.text[2 * len(CHANGES)], "bt", run.text)
+            equal(variables(run.text[2 * len(CHANGES) + 3])["vt_status"], 0, "$vt_status of refresh after return")
             check(f"process {proc.pid}" in run.last(), "it is still there", run.last())
             equal(proc.poll(), None, "whether it has ended")
     for_each_gdb(check_one)

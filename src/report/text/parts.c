@@ -28,6 +28,22 @@ struct vt_error *vt_write_summary_text(const struct vt_model *model,
 	return vt_line_finish(&line);
 }
 
+struct vt_error *vt_write_ledger_text(const struct vt_model *model,
+				      const struct vt_writer_options *options, FILE *out)
+{
+	struct vt_line line;
+
+	begin(&line, options, out);
+	vt_text_devices(&line, model);
+	vt_text_not_asked(&line, model);
+	vt_text_memory(&line, model);
+	vt_text_pinned(&line, model);
+	if (options->all_ranges)
+		vt_text_ranges(&line, model);
+	vt_text_missing(&line, model, VT_TOPIC_MEMORY);
+	return vt_line_finish(&line);
+}
+
 struct vt_error *vt_write_blocks_text(const struct vt_model *model, size_t count,
 				      const struct vt_writer_options *options, FILE *out)
 {

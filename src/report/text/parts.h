@@ -13,6 +13,10 @@
 struct vt_error *vt_write_summary_text(const struct vt_model *model,
 				       const struct vt_writer_options *options, FILE *out);
 
+/* Devices, the memory table, and with options->all_ranges every range. */
+struct vt_error *vt_write_ledger_text(const struct vt_model *model,
+				      const struct vt_writer_options *options, FILE *out);
+
 /*
  * The largest groups of equal blocks and the largest single blocks, count of them;
  * options->all_blocks: every block.
