@@ -583,6 +583,11 @@ void vt_live_drop_cache(struct vt_live *live)
 	forget_maps(live);
 }
 
+pid_t vt_live_tid(const struct vt_live *live)
+{
+	return live->tid;
+}
+
 bool vt_live_read_together(struct vt_live *live, unsigned int n)
 {
 	if (!live->readers)

@@ -31,6 +31,9 @@ struct vt_memsrc *vt_live_source(struct vt_live *live);
 struct vt_memsrc *vt_live_cached_source(struct vt_live *live);
 void vt_live_drop_cache(struct vt_live *live);
 
+/* The thread by which its memory is read: the main thread may be gone. */
+pid_t vt_live_tid(const struct vt_live *live);
+
 /* Large reads are shared with n more threads from now on. False: there are none. */
 bool vt_live_read_together(struct vt_live *live, unsigned int n);
 

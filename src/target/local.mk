@@ -23,4 +23,5 @@ src_target_libtarget_a_SOURCES = \
 	src/target/sleepers.c src/target/sleepers.h \
 	src/target/snapshot.c src/target/snapshot.h \
 	src/target/task.c src/target/task.h \
-	src/target/timens.c src/target/timens.h
+	src/target/timens.c src/target/timens.h \
+	src/target/words.c src/target/words.h

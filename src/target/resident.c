@@ -92,8 +92,9 @@ static int look_at(struct vt_resident *resident, int fd, const struct vt_map_ent
 	return 0;
 }
 
-struct vt_error *vt_resident_init(struct vt_resident *resident, pid_t pid,
-				  const struct vt_maps *maps, uint64_t max_bytes)
+struct vt_error *vt_resident_init_some(struct vt_resident *resident, pid_t pid,
+				       const struct vt_map_entry *entries, size_t n_entries,
+				       uint64_t max_bytes)
 {
 	VT_CLOSE int fd = vt_task_open(pid, vt_proc_view(pid), "pagemap", O_RDONLY);
 	VT_FREE uint64_t *map = malloc(ENTRIES * sizeof(*map));
@@ -101,8 +102,8 @@ struct vt_error *vt_resident_init(struct vt_resident *resident, pid_t pid,
 	int ret = fd < 0 ? fd : map ? 0 : -ENOMEM;
 
 	*resident = (struct vt_resident){ 0 };
-	for (size_t i = 0; i < maps->entries.n && !ret; i++) {
-		const struct vt_map_entry *entry = &maps->entries.data[i];
+	for (size_t i = 0; i < n_entries && !ret; i++) {
+		const struct vt_map_entry *entry = &entries[i];
 
 		if (!is_private_data(entry))
 			continue;
@@ -118,6 +119,12 @@ struct vt_error *vt_resident_init(struct vt_resident *resident, pid_t pid,
 		return NULL;
 	vt_resident_deinit(resident);
 	return ret == -ENOMEM ? &vt_enomem : vt_task_error(-ret, pid, "page map");
+}
+
+struct vt_error *vt_resident_init(struct vt_resident *resident, pid_t pid,
+				  const struct vt_maps *maps, uint64_t max_bytes)
+{
+	return vt_resident_init_some(resident, pid, maps->entries.data, maps->entries.n, max_bytes);
 }
 
 struct vt_error *vt_resident_init_all(struct vt_resident *resident, const struct vt_maps *maps,

@@ -34,7 +34,12 @@ struct vt_resident {
 struct vt_error *vt_resident_init(struct vt_resident *resident, pid_t pid,
 				  const struct vt_maps *maps, uint64_t max_bytes);
 
-/* For a core: all of these mappings, since a core has what was there. */
+/* The same of n mappings. */
+struct vt_error *vt_resident_init_some(struct vt_resident *resident, pid_t pid,
+				       const struct vt_map_entry *entries, size_t n,
+				       uint64_t max_bytes);
+
+/* For a core: all of such mappings, since a core has what was there. */
 struct vt_error *vt_resident_init_all(struct vt_resident *resident, const struct vt_maps *maps,
 				      uint64_t max_bytes);
 

@@ -43,3 +43,8 @@ unit_tests += tests/unit/target/test_snapshot
 tests_unit_target_test_snapshot_SOURCES = tests/unit/target/test_snapshot.c
 tests_unit_target_test_snapshot_CPPFLAGS = $(unit_cppflags)
 tests_unit_target_test_snapshot_LDADD = $(vt_target) $(unit_libs)
+
+unit_tests += tests/unit/target/test_words
+tests_unit_target_test_words_SOURCES = tests/unit/target/test_words.c
+tests_unit_target_test_words_CPPFLAGS = $(unit_cppflags)
+tests_unit_target_test_words_LDADD = $(vt_target) $(unit_libs)
