@@ -61,6 +61,7 @@ void vt_collect_libpools(struct vt_collect *c)
 		.maps = &c->target.maps,
 		.modules = &c->target.modules,
 		.mem = c->target.mem,
+		.live = c->target.live,
 		.stands_still = still,
 		.deadline_ns = vt_now_ns() + (still ? BUDGET_CORE_NS : BUDGET_NS),
 	};

@@ -19,7 +19,7 @@ STATS = {"allocations": 0, "used_bytes": 1, "peak_bytes": 2, "limit_bytes": 4}
 class Bfc(Job):
     """XLA's allocator of a release."""
 
-    def __init__(self, version, device=False, name="GPU_0_bfc", growth=1):
+    def __init__(self, version, device=False, name="GPU_0_bfc", growth=1, fixed=False):
         where = os.path.join(CACHE, "jax", version)
         if not os.path.exists(os.path.join(where, "xla_bfc")):
             raise Skip(f"JAX's plugin {version} is not set up: sh tests/setup/jax.sh {version}")
@@ -27,7 +27,7 @@ class Bfc(Job):
             self.symbols = file.read()
         self.first = f"make {name} {LIMIT} {growth}"
         env = dict(os.environ, LD_LIBRARY_PATH=os.path.join(CACHE, "simcuda"), SIMCUDA_MEM_MB="8192")
-        super().__init__([os.path.join(where, "xla_bfc"), os.path.join(where, "xla_cuda_plugin.so"), *(["cuda"] if device else [])],
+        super().__init__([*(["setarch", "-R"] if fixed else []), os.path.join(where, "xla_bfc"), os.path.join(where, "xla_cuda_plugin.so"), *(["cuda"] if device else [])],
                          ready=None, env=env)
 
     def __enter__(self):
@@ -153,19 +153,24 @@ def test_changing():
     each(one)
 
 
+def from_a_core(bfc):
+    with gcore(bfc.pid) as core:
+        code, out, err = vramtap("report", "--json", "-", "--core", core)
+        check(code in (COMPLETE, PARTIAL), "the core", code, err)
+        found = [p for p in pools(json.loads(out)) if p["object"] == bfc.object]
+        equal(len(found), 1, "the allocator in the core")
+        agrees(bfc, found[0])
+
+
 def test_ways():
     """From outside only, without a stop, and from a core."""
     def one(version):
-        with Bfc(version) as bfc:
-            bfc("random", 3, 500)
-            for way in ("--read-only", "--no-stop"):
-                agrees(bfc, the_pool(bfc, way, expect=(COMPLETE, PARTIAL)))
-            with gcore(bfc.pid) as core:
-                code, out, err = vramtap("report", "--json", "-", "--core", core)
-                check(code in (COMPLETE, PARTIAL), "the core", code, err)
-                found = [p for p in pools(json.loads(out)) if p["object"] == bfc.object]
-                equal(len(found), 1, "the allocator in the core")
-                agrees(bfc, found[0])
+        for fixed in (False, True):  # where addresses are fixed, the heap follows the program's data without a gap
+            with Bfc(version, fixed=fixed) as bfc:
+                bfc("random", 3, 500)
+                for way in ("--read-only", "--no-stop"):
+                    agrees(bfc, the_pool(bfc, way, expect=(COMPLETE, PARTIAL)))
+                from_a_core(bfc)
     each(one)
 
 

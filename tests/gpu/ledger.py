@@ -8,15 +8,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "functional"))
 import ledger  # noqa: E402
-from harness import COMPLETE, Job, check, equal, main, report  # noqa: E402
+from harness import COMPLETE, PARTIAL, Job, check, equal, main, report, vramtap  # noqa: E402
 
 GIB, MIB = 1 << 30, 1 << 20
 UNEXPLAINED = 1  # per cent of the device's used memory
 INSIDE_MS = {1000: 2, 100000: 150}  # by number of allocations
+FIRST_MS, SECOND_MS = 150, 60  # a process with PyTorch, JAX and CuPy
 
 
 def used(data, ordinal=0):
@@ -316,6 +318,33 @@ def test_ledger_cupy():
 
 def test_ledger_all():
     with_program("all libraries", BESIDE + JAX, says_xla, XLA_PYTHON_CLIENT_MEM_FRACTION=".3")
+
+
+def looks(pid, *args):
+    """Milliseconds of two reports as a person waits for them; parts of the work from the second."""
+    walls = []
+    for _ in range(2):
+        began = time.monotonic()
+        code, out, err = vramtap("report", "--json", "-", *args, str(pid))
+        walls.append((time.monotonic() - began) * 1e3)
+        check(code in (COMPLETE, PARTIAL), "report", code, err)
+    data = json.loads(out)
+    print(f"  FIGURE looks {' '.join(args)}: first {walls[0]:.0f} ms, second {walls[1]:.0f} ms; ledger {data['ledger']['total_ms']:.1f}, pools "
+          f"{data['libpools']['total_ms']:.1f}, " + ", ".join(f"{k} {v:.1f}" for k, v in data["timing"].items() if v))
+    return walls
+
+
+def test_ledger_looks():
+    """How long a person waits for the first and for the second report of a process with three libraries."""
+    for args in (["--no-owners"], []):
+        with tempfile.TemporaryDirectory() as where:
+            path = os.path.join(where, "program.py")
+            with open(path, "w", encoding="ascii") as file:
+                file.write(BESIDE + JAX)
+            with Job([sys.executable, "-W", "ignore", path], env=dict(os.environ, XLA_PYTHON_CLIENT_MEM_FRACTION=".3")) as job:
+                walls = looks(job.proc.pid, *args)
+                if args:
+                    check(walls[0] <= FIRST_MS and walls[1] <= SECOND_MS, "too slow", walls)
 
 
 def test_ledger_eight():

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "target/elfsym.h"
+#include "target/live.h"
 #include "target/maps.h"
 #include "vramtap/libpools.h"
 #include "vramtap/mem.h"
@@ -33,6 +34,7 @@ struct vt_libpools_target {
 	const struct vt_maps *maps;
 	struct vt_modules *modules; /* their files are opened when needed */
 	struct vt_memsrc *mem;      /* its memory as it is now */
+	struct vt_live *live;       /* NULL: a core */
 	bool stands_still;          /* one look is enough: it is stopped, or a core */
 	uint64_t deadline_ns;       /* of vt_now_ns() */
 };

@@ -7,17 +7,15 @@
  */
 #include <string.h>
 
-#include "base/clock.h"
 #include "target/resident.h"
+#include "target/words.h"
 #include "walk/libpools/internal.h"
 #include "walk/native/symfile.h"
 
 #define MAX_CONSTANTS ((uint64_t)512 << 20) /* bytes of .rodata; 24 MB in 0.11.2 */
 #define MAX_RELOCATED ((uint64_t)64 << 20)
 #define MAX_MEMORY ((uint64_t)64 << 30)
-#define MAX_WORDS 4096 /* that look like an object; 1 to 3 were seen */
 #define WINDOW ((size_t)1 << 20)
-#define WORDS 8 /* that are compared at a time */
 
 /* Ranges of this size and alignment are glibc's arenas of threads. */
 #define ARENA ((uint64_t)64 << 20)
@@ -102,83 +100,82 @@ struct search {
 	uint64_t wanted;
 	vt_xla_take *take;
 	void *arg;
-	uint64_t found_until; /* the end of the mapping that has one; 0: none yet */
-	size_t n;             /* words that were equal */
-	uint64_t window[WINDOW / 8];
+	bool has_one;
 };
-
-static struct vt_error *take_word(struct search *s, uint64_t addr)
-{
-	const struct vt_map_entry *entry = vt_maps_find(s->target->maps, addr);
-	bool is_one = false;
-
-	if (s->n++ >= MAX_WORDS)
-		return vt_error_create(VT_ERR_FORMAT, "too much looks like an allocator of XLA's");
-	VT_TRY(s->take(s->arg, addr, &is_one));
-	if (is_one && entry)
-		s->found_until = entry->end;
-	return NULL;
-}
-
-static struct vt_error *search_words(struct search *s, uint64_t addr, size_t n)
-{
-	const uint64_t *words = s->window;
-
-	for (size_t i = 0; i < n; i += WORDS) {
-		size_t end = n - i < WORDS ? n - i : WORDS;
-		uint64_t any = 0;
-
-		for (size_t k = 0; k < end; k++)
-			any |= words[i + k] == s->wanted;
-		for (size_t k = 0; any && k < end; k++)
-			if (words[i + k] == s->wanted)
-				VT_TRY(take_word(s, addr + (i + k) * 8));
-	}
-	return NULL;
-}
-
-static struct vt_error *search_range(struct search *s, const struct vt_range *range)
-{
-	for (uint64_t at = range->start; at < range->end; at += WINDOW) {
-		size_t len = range->end - at < WINDOW ? (size_t)(range->end - at) : WINDOW;
-
-		if (vt_now_ns() > s->target->deadline_ns)
-			return vt_error_create(
-				VT_ERR_TIMEOUT,
-				"no allocator of XLA's in the part of the memory that could be searched in time");
-		/* What has gone by now has no allocator. */
-		if (!vt_mem_read(s->target->mem, at, s->window, len))
-			VT_TRY(search_words(s, at, len / 8));
-	}
-	return NULL;
-}
 
 /* Where malloc() has small objects comes first: the heap, then the arenas of threads. */
 enum turn { HEAP, ARENAS, OTHERS, N_TURNS };
 
-static enum turn turn_of(const struct search *s, const struct vt_range *range)
+static enum turn turn_of(const struct vt_map_entry *entry)
 {
-	const struct vt_map_entry *entry = vt_maps_find(s->target->maps, range->start);
+	const unsigned int writable = VT_MAP_READ | VT_MAP_WRITE;
 
-	if (!entry || entry->path[0] == '/')
-		return N_TURNS; /* data of modules */
+	if ((entry->flags & writable) != writable || entry->flags & VT_MAP_SHARED ||
+	    entry->path[0] == '/')
+		return N_TURNS; /* data of modules, devices */
 	if (!strcmp(entry->path, "[heap]"))
 		return HEAP;
 	return entry->start % ARENA == 0 && entry->end - entry->start <= ARENA ? ARENAS : OTHERS;
 }
 
-static struct vt_error *search(struct search *s, const struct vt_resident *resident)
+static struct vt_error *take_words(struct search *s, const struct vt_words *words)
 {
-	for (enum turn turn = HEAP; turn < N_TURNS; turn++)
-		for (size_t i = 0; i < resident->ranges.n; i++) {
-			const struct vt_range *range = &resident->ranges.data[i];
+	for (size_t i = 0; i < words->at.n; i++) {
+		bool is_one = false;
 
-			if (turn_of(s, range) != turn)
-				continue;
-			if (s->found_until && range->start >= s->found_until)
-				return NULL;
-			VT_TRY(search_range(s, range));
-		}
+		VT_TRY(s->take(s->arg, words->at.data[i], &is_one));
+		s->has_one |= is_one;
+	}
+	if (words->many)
+		return vt_error_create(VT_ERR_FORMAT, "too much looks like an allocator of XLA's");
+	if (words->late)
+		return vt_error_create(
+			VT_ERR_TIMEOUT,
+			"no allocator of XLA's in the part of the memory that could be searched in time");
+	return NULL;
+}
+
+static struct vt_error *search_ranges(struct search *s, const struct vt_range *ranges, size_t n)
+{
+	const struct vt_words_search search = {
+		.live = s->target->live,
+		.src = s->target->mem,
+		.ranges = ranges,
+		.n_ranges = n,
+		.value = s->wanted,
+		.deadline_ns = s->target->deadline_ns,
+	};
+	struct vt_words words = { 0 };
+	struct vt_error *err = vt_words_init(&words, &search);
+
+	if (!err)
+		err = take_words(s, &words);
+	vt_words_deinit(&words);
+	return err;
+}
+
+static struct vt_error *search_mapping(struct search *s, const struct vt_map_entry *entry)
+{
+	const struct vt_range all = { entry->start, entry->end };
+	struct vt_resident resident = { 0 };
+	struct vt_error *err;
+
+	if (!s->target->live)
+		return search_ranges(s, &all, 1); /* a core has what was there */
+	VT_TRY(vt_resident_init_some(&resident, s->target->modules->pid, entry, 1, MAX_MEMORY));
+	err = search_ranges(s, resident.ranges.data, resident.ranges.n);
+	vt_resident_deinit(&resident);
+	return err;
+}
+
+static struct vt_error *search(struct search *s)
+{
+	const struct vt_maps *maps = s->target->maps;
+
+	for (enum turn turn = HEAP; turn < N_TURNS; turn++)
+		for (size_t i = 0; i < maps->entries.n && !s->has_one; i++)
+			if (turn_of(&maps->entries.data[i]) == turn)
+				VT_TRY(search_mapping(s, &maps->entries.data[i]));
 	return NULL;
 }
 
@@ -186,25 +183,12 @@ struct vt_error *vt_xla_find_objects(const struct vt_libpools_target *target,
 				     struct vt_module *module, const char *mangled,
 				     vt_xla_take *take, void *arg)
 {
-	VT_FREE struct search *s = calloc(1, sizeof(*s));
-	struct vt_resident resident = { 0 };
-	pid_t pid = target->modules->pid;
-	struct vt_error *err;
+	struct search s = { .target = target, .take = take, .arg = arg };
 
-	if (!s)
-		return &vt_enomem;
-	s->target = target;
-	s->take = take;
-	s->arg = arg;
 	VT_TRY(vt_module_open(target->modules, module));
-	s->wanted = find_vtable(target, module, mangled);
-	if (!s->wanted)
+	s.wanted = find_vtable(target, module, mangled);
+	if (!s.wanted)
 		return vt_error_create(VT_ERR_NOTFOUND, "%s has no class %s", module->path,
 				       mangled);
-	err = pid ? vt_resident_init(&resident, pid, target->maps, MAX_MEMORY) :
-		    vt_resident_init_all(&resident, target->maps, MAX_MEMORY);
-	if (!err)
-		err = search(s, &resident);
-	vt_resident_deinit(&resident);
-	return err;
+	return search(&s);
 }
