@@ -4,13 +4,21 @@
 # clean are left out.
 #
 # usage: tidy.sh BUILD_DIRECTORY (configured: for config.h)
-#        tidy.sh BUILD_DIRECTORY FILE STAMP (one file; the script calls itself so)
+#        tidy.sh --one BUILD_DIRECTORY FILE STAMP (the script calls itself so)
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-build=$1
 cd "$here" || exit 1
 
-if [ $# = 3 ]; then
+one=false
+if [ "$1" = --one ]; then
+	one=true
+	shift
+elif [ $# != 1 ]; then
+	echo 'usage: tidy.sh BUILD_DIRECTORY' >&2
+	exit 2
+fi
+build=$1
+if $one; then
 	flags=$(sed -n 's/^VT_CUDA_CPPFLAGS = //p' "$build/Makefile")
 	# shellcheck disable=SC2086 # a list of flags
 	if out=$(clang-tidy --quiet "$2" -- -std=gnu11 -D_GNU_SOURCE -include "$build/config.h" -Iinclude -Isrc -Ihelper -I. -I"$build" \
@@ -28,4 +36,4 @@ headers=$({ cat .clang-tidy; find include src helper -name '*.h' | sort | xargs 
 find src helper -name '*.c' | sort | while read -r file; do
 	stamp=$stamps/$(printf '%s' "$file" | tr / _).$(cksum <"$file" | tr -d ' ').$headers
 	[ -f "$stamp" ] || printf '%s %s %s\n' "$build" "$file" "$stamp"
-done | xargs -r -n 3 -P "$(nproc)" sh "$0"
+done | xargs -r -n 3 -P "$(nproc)" sh "$0" --one
