@@ -57,7 +57,7 @@ static struct vt_error *take(struct vt_model *model, struct vt_libpool *pool)
 void vt_collect_libpools(struct vt_collect *c)
 {
 	bool still = c->target.origin->stands_still;
-	const struct vt_libpools_target target = {
+	struct vt_libpools_target target = {
 		.maps = &c->target.maps,
 		.modules = &c->target.modules,
 		.mem = c->target.mem,
@@ -71,6 +71,7 @@ void vt_collect_libpools(struct vt_collect *c)
 
 	if (!vt_libpools_may_be_in(&target))
 		return;
+	target.python = vt_collect_python(c);
 	vt_libpools_init(&pools, &target, &why);
 	for (size_t i = 0; !err && i < pools.pools.n; i++)
 		err = take(c->model, &pools.pools.data[i]);

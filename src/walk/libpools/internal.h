@@ -6,6 +6,7 @@
 #include "walk/libpools/libpools.h"
 
 extern const struct vt_libpool_walker vt_libpool_xla;
+extern const struct vt_libpool_walker vt_libpool_cupy;
 
 /* ---- XLA: tsl::BFCAllocator ---- */
 

@@ -18,6 +18,8 @@
 #include "vramtap/libpools.h"
 #include "vramtap/mem.h"
 
+struct vt_python;
+
 struct vt_libpool {
 	struct vt_libpool_rec rec;
 	VT_VEC(struct vt_libpool_region) regions;
@@ -32,9 +34,10 @@ struct vt_libpools {
 /* The process. Nothing is owned. */
 struct vt_libpools_target {
 	const struct vt_maps *maps;
-	struct vt_modules *modules; /* their files are opened when needed */
+	struct vt_modules *modules; /* their files are opened when they are needed */
 	struct vt_memsrc *mem;      /* its memory as it is now */
 	struct vt_live *live;       /* NULL: a core */
+	struct vt_python *python;   /* its interpreter; NULL: none was found */
 	bool stands_still;          /* one look is enough: it is stopped, or a core */
 	uint64_t deadline_ns;       /* of vt_now_ns() */
 };

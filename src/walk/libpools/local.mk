@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += src/walk/libpools/liblibpools.a
 src_walk_libpools_liblibpools_a_SOURCES = \
+	src/walk/libpools/cupy.c src/walk/libpools/cupy.h \
+	src/walk/libpools/cupy_objects.c \
+	src/walk/libpools/cupy_pool.c \
+	src/walk/libpools/cupy_root.c src/walk/libpools/cupy_root.h \
 	src/walk/libpools/internal.h \
 	src/walk/libpools/libpool.c \
 	src/walk/libpools/libpools.c \
