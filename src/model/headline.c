@@ -594,8 +594,8 @@ static bool add_libpool(struct headlines *h, const struct vt_model_ledger_device
 		    l->claimed[VT_CLAIMER_LIBPOOLS + most].bytes)
 			most = kind;
 	bytes = l->claimed[VT_CLAIMER_LIBPOOLS + most].bytes;
-	sum = vt_libpool_sum(h->model, l->device, most, false);
-	if (bytes < l->found_bytes / 2 || !sum.used_known || sum.changing || sum.used > bytes)
+	sum = vt_libpool_sum(h->model, l->device, most, VT_LIBPOOLS_CLAIMED);
+	if (bytes < l->found_bytes / 2 || !vt_libpool_sum_is_whole(&sum, bytes))
 		return false;
 	vt_format_size(hole, sum.largest_free);
 	add(h, "memory", d->free_bytes < d->total_bytes / 50,

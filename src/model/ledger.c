@@ -309,6 +309,13 @@ static void claim_range(struct vt_model_range *range, const struct claims *claim
 			claim->libpool->device = range->rec.device;
 	}
 	decide(range, claimed);
+	for (size_t i = first; i < claims->list.n && claims->list.data[i].start < end; i++) {
+		const struct claim *claim = &claims->list.data[i];
+
+		if (claim->libpool && range->claimed_bytes && claim->claimer == range->claimer &&
+		    (claim->device < 0 || claim->device == range->rec.device))
+			claim->libpool->claimed_bytes += overlap(&range->rec, claim);
+	}
 }
 
 /* Both lists are sorted: claims that end before one range are not met again. */

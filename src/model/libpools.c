@@ -132,6 +132,7 @@ void vt_account_libpools(struct vt_model *model)
 		    !chunks_make_sense(pool))
 			pool->n_chunks = 0;
 		check_numbers(&pool->rec);
+		pool->claimed_bytes = 0;
 		pool->device = pool->rec.is_host ? -1 : pool->rec.device;
 		sum_chunks(pool);
 	}
@@ -139,33 +140,54 @@ void vt_account_libpools(struct vt_model *model)
 
 /* ---- sums ---- */
 
-struct vt_libpool_sum vt_libpool_sum(const struct vt_model *model, int device, unsigned int kind,
-				     bool host)
+static bool is_one(const struct vt_model_libpool *pool, int device, unsigned int kind,
+		   enum vt_libpools_which which)
 {
-	struct vt_libpool_sum sum = { .used_known = true,
+	if (pool->rec.kind != kind || pool->rec.is_host != (which == VT_LIBPOOLS_HOST))
+		return false;
+	return which == VT_LIBPOOLS_HOST ||
+	       (pool->device == device && (which == VT_LIBPOOLS_ALL || pool->claimed_bytes));
+}
+
+static void add_pool(struct vt_libpool_sum *sum, const struct vt_model_libpool *pool)
+{
+	const struct vt_libpool_rec *rec = &pool->rec;
+
+	sum->pools++;
+	sum->used += rec->used_bytes;
+	sum->held += rec->held_bytes;
+	sum->claimed += pool->claimed_bytes;
+	sum->peak += rec->peak_bytes;
+	sum->limit += rec->limit_bytes;
+	sum->used_chunks += pool->used_chunks;
+	sum->free_chunks += pool->free_chunks;
+	if (pool->largest_free > sum->largest_free)
+		sum->largest_free = pool->largest_free;
+	sum->held_known = sum->held_known && (rec->known & VT_LIBPOOL_HELD);
+	sum->used_known = sum->used_known && (rec->known & VT_LIBPOOL_USED);
+	sum->peak_known = sum->peak_known && (rec->known & VT_LIBPOOL_PEAK);
+	sum->limit_known = sum->limit_known && (rec->known & VT_LIBPOOL_LIMIT);
+	sum->chunks_known = sum->chunks_known && rec->state == VT_LIBPOOL_EXACT;
+	sum->changing = sum->changing || rec->state == VT_LIBPOOL_CHANGING;
+}
+
+struct vt_libpool_sum vt_libpool_sum(const struct vt_model *model, int device, unsigned int kind,
+				     enum vt_libpools_which which)
+{
+	struct vt_libpool_sum sum = { .held_known = true,
+				      .used_known = true,
 				      .chunks_known = true,
-				      .peak_known = true };
+				      .peak_known = true,
+				      .limit_known = true };
 
-	for (size_t i = 0; i < model->libpools.pools.n; i++) {
-		const struct vt_model_libpool *pool = &model->libpools.pools.data[i];
-		const struct vt_libpool_rec *rec = &pool->rec;
-
-		if (rec->kind != kind || rec->is_host != host || (!host && pool->device != device))
-			continue;
-		sum.pools++;
-		sum.used += rec->used_bytes;
-		sum.held += rec->held_bytes;
-		sum.peak += rec->peak_bytes;
-		sum.limit += rec->limit_bytes;
-		sum.used_chunks += pool->used_chunks;
-		sum.free_chunks += pool->free_chunks;
-		if (pool->largest_free > sum.largest_free)
-			sum.largest_free = pool->largest_free;
-		sum.used_known = sum.used_known && (rec->known & VT_LIBPOOL_USED);
-		sum.peak_known = sum.peak_known && (rec->known & VT_LIBPOOL_PEAK);
-		sum.limit_known = rec->known & VT_LIBPOOL_LIMIT;
-		sum.chunks_known = sum.chunks_known && rec->state == VT_LIBPOOL_EXACT;
-		sum.changing = sum.changing || rec->state == VT_LIBPOOL_CHANGING;
-	}
+	for (size_t i = 0; i < model->libpools.pools.n; i++)
+		if (is_one(&model->libpools.pools.data[i], device, kind, which))
+			add_pool(&sum, &model->libpools.pools.data[i]);
 	return sum;
+}
+
+bool vt_libpool_sum_is_whole(const struct vt_libpool_sum *sum, uint64_t line_bytes)
+{
+	return sum->pools && sum->held_known && sum->used_known && !sum->changing &&
+	       sum->used <= line_bytes && sum->claimed == sum->held;
 }

@@ -20,6 +20,8 @@ struct vt_model_libpool {
 	int device; /* ordinal, by its regions where the library does not tell; -1 not known */
 	uint64_t used_chunks, free_chunks;
 	uint64_t largest_free; /* 0: none, or chunks are not known */
+	/* of its regions, in ranges of the device that are the library's; by the ledger */
+	uint64_t claimed_bytes;
 };
 
 struct vt_model_libpools {
@@ -28,17 +30,29 @@ struct vt_model_libpools {
 };
 
 /* All pools of one library on one device, or of the host. */
+enum vt_libpools_which {
+	VT_LIBPOOLS_ALL,     /* of a device */
+	VT_LIBPOOLS_CLAIMED, /* those that have memory of it: managed memory is not the device's */
+	VT_LIBPOOLS_HOST,
+};
+
 struct vt_libpool_sum {
 	size_t pools;
 	uint64_t held, used, peak, limit;
+	uint64_t claimed; /* of held, what the ledger found */
 	uint64_t used_chunks, free_chunks, largest_free;
-	bool used_known, chunks_known, peak_known, limit_known;
+	bool held_known, used_known, chunks_known, peak_known, limit_known;
 	bool changing; /* the numbers are of different moments */
 };
 
 struct vt_model;
 struct vt_libpool_sum vt_libpool_sum(const struct vt_model *model, int device, unsigned int kind,
-				     bool host);
+				     enum vt_libpools_which which);
+/*
+ * Whether what is in use can be taken from the library's line of the ledger: it is of the moment of
+ * the driver's list, and all that the library has was found there.
+ */
+bool vt_libpool_sum_is_whole(const struct vt_libpool_sum *sum, uint64_t line_bytes);
 
 void vt_model_libpools_deinit(struct vt_model_libpools *libpools);
 

@@ -30,23 +30,27 @@ static void print_used_and_free(const struct vt_table *t, const char *library,
 	if (sum->largest_free)
 		vt_table_row(t, &(struct vt_table_row){ 1, "largest hole", sum->largest_free,
 							VT_NO_BLOCKS, NULL, false });
+	if (bytes > sum->held)
+		vt_table_row(t, &(struct vt_table_row){ 1, "of which lost to rounding",
+							bytes - sum->held, VT_NO_BLOCKS,
+							"the driver gives whole pages", false });
 }
 
-/* What is in use is only told if it is of the moment of the driver's list. */
 static void print_claimed(const struct vt_table *t, const char *library,
 			  const struct vt_libpool_sum *sum, const struct vt_model_line *line)
 {
-	char label[MAX_LABEL], note[VT_NUM_MAX + 32], number[VT_NUM_MAX];
+	char label[MAX_LABEL], note[2 * VT_NUM_MAX + 48], used[VT_NUM_MAX], held[VT_NUM_MAX];
 
-	if (sum->used_known && !sum->changing && sum->used <= line->bytes) {
+	if (vt_libpool_sum_is_whole(sum, line->bytes)) {
 		print_used_and_free(t, library, sum, line->bytes);
 		return;
 	}
 	snprintf(label, sizeof(label), "held by %s", library);
-	snprintf(note, sizeof(note), "its counter says %s in use",
-		 vt_format_size(number, sum->used));
+	snprintf(note, sizeof(note), "its counters say %s, %s in use",
+		 vt_format_size(held, sum->held), vt_format_size(used, sum->used));
 	vt_table_row(t, &(struct vt_table_row){ 0, label, line->bytes, line->ranges,
-						sum->used_known ? note : NULL, true });
+						sum->used_known && sum->held_known ? note : NULL,
+						true });
 }
 
 void vt_text_libpool_rows(const struct vt_table *t, const struct vt_model *model,
@@ -56,7 +60,8 @@ void vt_text_libpool_rows(const struct vt_table *t, const struct vt_model *model
 		const struct vt_model_line *line = &d->claimed[VT_CLAIMER_LIBPOOLS + kind];
 		uint64_t unmapped = d->unmapped_bytes[VT_CLAIMER_LIBPOOLS + kind];
 		const char *library = vt_libpool_library(kind);
-		struct vt_libpool_sum sum = vt_libpool_sum(model, d->device, kind, false);
+		struct vt_libpool_sum sum =
+			vt_libpool_sum(model, d->device, kind, VT_LIBPOOLS_CLAIMED);
 		char label[MAX_LABEL];
 
 		if (line->ranges)
@@ -103,8 +108,8 @@ static void print_host(struct vt_line *line, const char *library, const struct v
 void vt_text_libpools_beside(struct vt_line *line, const struct vt_model *model, int device)
 {
 	for (unsigned int kind = 0; kind < VT_N_LIBPOOL_KINDS; kind++) {
-		struct vt_libpool_sum sum = vt_libpool_sum(model, device, kind, false);
-		struct vt_libpool_sum host = vt_libpool_sum(model, device, kind, true);
+		struct vt_libpool_sum sum = vt_libpool_sum(model, device, kind, VT_LIBPOOLS_ALL);
+		struct vt_libpool_sum host = vt_libpool_sum(model, device, kind, VT_LIBPOOLS_HOST);
 
 		print_peak(line, vt_libpool_library(kind), &sum);
 		print_host(line, vt_libpool_library(kind), &host);
