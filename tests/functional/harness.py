@@ -20,6 +20,7 @@ SOURCE = os.environ.get("VRAMTAP_SOURCE_DIR",
 VRAMTAP = os.environ.get("VRAMTAP", os.path.join(BUILD, "vramtap"))
 CACHE = os.environ.get("VRAMTAP_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "vramtap")
+SETUP = os.path.join(SOURCE, "tests", "setup")
 QUICK = not os.environ.get("VRAMTAP_SOAK")
 
 COMPLETE, PARTIAL, NOTHING, NOT_PERMITTED, USAGE = 0, 1, 2, 3, 64
@@ -27,6 +28,15 @@ COMPLETE, PARTIAL, NOTHING, NOT_PERMITTED, USAGE = 0, 1, 2, 3, 64
 
 class Skip(Exception):
     """Raised by a test that cannot run here; the text says why."""
+
+
+def releases(library, variable):
+    """The releases of the library that are marked "run" in its list; without a variable all; with one, those that it has."""
+    if variable and os.environ.get(variable):
+        return os.environ[variable].split()
+    with open(os.path.join(SETUP, f"{library}-versions"), encoding="ascii") as file:
+        rows = [line.split("#")[0].split() for line in file]
+    return [row[0] for row in rows if row and (not variable or row[-1] == "run")]
 
 
 def check(condition, text, *details):
@@ -139,7 +149,7 @@ def target(argv, ready=None, **kwargs):
             stream.close()
 
 
-RUN_SIM = os.path.join(SOURCE, "tests", "setup", "run-sim.sh")
+RUN_SIM = os.path.join(SETUP, "run-sim.sh")
 
 
 def simulated_python(version):

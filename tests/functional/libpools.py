@@ -7,11 +7,11 @@ import os
 import re
 
 from core import gcore
-from harness import CACHE, COMPLETE, PARTIAL, Job, Skip, check, check_schema, equal, main, report, report_json, vramtap
+from harness import CACHE, COMPLETE, PARTIAL, Job, Skip, check, check_schema, equal, main, releases, report, report_json, vramtap
 
 MIB = 1 << 20
 LIMIT = 1 << 30
-VERSIONS = tuple(os.environ.get("JAX_VERSIONS", "0.11.2").split())
+VERSIONS = releases("jax", "JAX_VERSIONS")
 # AllocatorStats, by word.
 STATS = {"allocations": 0, "used_bytes": 1, "peak_bytes": 2, "limit_bytes": 4}
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Brings what the functional tests run against into the cache: the simulated device, the pinned PyTorch wheels, the allocators
-# of other releases, the programs that drive them, interpreters and gdbs that the machine lacks, NCCL, JAX's plugin, and what starts programs
-# on many machines. Quick the second time. Says what it could not do; the tests that need it are then skipped.
+# of other releases, the programs that drive them, interpreters and gdbs that the machine lacks, NCCL, JAX's plugin, CuPy, and what
+# starts programs on many machines. Quick the second time. Says what it could not do; the tests that need it are then skipped.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
@@ -20,8 +20,14 @@ from_pypi() {
 	done <"$here/setup/torch-lib-versions"
 	# Without it the test of the real RAS is skipped.
 	sh "$here/setup/nccl.sh" 2.28.9
-	# Without it the tests of XLA's allocator are skipped.
-	sh "$here/setup/jax.sh" 0.11.2
+	# Without these the tests of XLA's allocator and of CuPy's pools are skipped.
+	for library in jax cupy; do
+		while read -r version rest; do
+			case $rest in
+			*run) sh "$here/setup/$library.sh" "$version" ;;
+			esac
+		done <"$here/setup/$library-versions"
+	done
 	return $status
 }
 
