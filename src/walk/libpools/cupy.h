@@ -86,7 +86,7 @@ void vt_cupy_pool_deinit(struct vt_cupy_pool *pool);
 
 /* Whether the pool itself has all chunks that are in use: up to 14.0. */
 bool vt_cupy_pool_knows_used(const struct vt_cupy_pool *pool);
-/* A chunk of the pool, known from somewhere else to be in use, and all that hangs together with it. */
+/* A chunk of the pool that is known to be in use from somewhere else, and all of its neighbours. */
 void vt_cupy_pool_add(struct vt_cupy_objects *o, struct vt_cupy_pool *pool, uint64_t chunk);
 
 /* The pool as a libpool, once all was added. False: out of memory. */

@@ -25,7 +25,7 @@
 struct vt_cupy_layout {
 	uint16_t size; /* of an object of the class */
 	uint16_t in_use, arenas, held, used, limit, self, device;
-	bool weak_arenas; /* the dict has weak references to arenas; free chunks are in a std::set */
+	bool weak_arenas; /* the dict refers weakly to arenas; free chunks are in a std::set */
 };
 
 static const struct vt_cupy_layout layouts[] = {
