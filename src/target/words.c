@@ -3,91 +3,72 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/uio.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "target/readers.h"
 
-#define MAX_THREADS 7
 #define THREAD_BYTES ((uint64_t)8 << 20) /* a thread more pays for so much */
-#define WINDOW ((size_t)256 << 10)       /* stays in a core's cache until it is searched */
+#define PIECE ((uint64_t)256 << 10)      /* stays in a core's cache until it is searched */
+#define GRAIN ((size_t)8)                /* pieces that one thread searches in one go */
 #define PAGE ((uint64_t)4096)
 #define GROUP 8 /* words that are compared at a time */
 
-struct crew {
+struct seeker {
 	const struct vt_words_search *search;
+	VT_VEC(struct vt_range) pieces;
 	struct vt_words *words;
-	pthread_mutex_t lock;
-	size_t range; /* the next piece: in this range, at this offset */
-	uint64_t offset;
-	int error;    /* negative errno: the memory cannot be read in this way, or out of memory */
-	bool refused; /* process_vm_readv() is not possible here */
-	bool alone;   /* src is read, which one thread may use */
+	pthread_mutex_t lock; /* of what follows, and of words */
+	int error;            /* negative errno: of the memory, or out of memory */
+	bool refused;         /* process_vm_readv() is not possible here */
+	bool alone;           /* src is read, which one thread may use */
 };
 
-/* The next part to search. False: there is none, or no time for it. */
-static bool take_piece(struct crew *crew, uint64_t *addr, size_t *len)
-{
-	const struct vt_words_search *search = crew->search;
-	bool more;
-
-	pthread_mutex_lock(&crew->lock);
-	more = crew->range < search->n_ranges && !crew->error && !crew->refused;
-	if (more && vt_deadline_passed(search->deadline_ns)) {
-		crew->words->late = true;
-		more = false;
-	}
-	if (more) {
-		const struct vt_range *range = &search->ranges[crew->range];
-		uint64_t left = range->end - range->start - crew->offset;
-
-		*addr = range->start + crew->offset;
-		*len = left < WINDOW ? (size_t)left : WINDOW;
-		crew->offset += *len;
-		if (*len == left) {
-			crew->range++;
-			crew->offset = 0;
-		}
-	}
-	pthread_mutex_unlock(&crew->lock);
-	return more;
-}
-
 /* Ends the work of all. */
-static void fail(struct crew *crew, int error)
+static void fail(struct seeker *s, int error)
 {
-	pthread_mutex_lock(&crew->lock);
-	if (crew->alone || error == -ENOMEM)
-		crew->error = error;
+	pthread_mutex_lock(&s->lock);
+	if (s->alone || error == -ENOMEM)
+		s->error = error;
 	else
-		crew->refused = true;
-	pthread_mutex_unlock(&crew->lock);
+		s->refused = true;
+	pthread_mutex_unlock(&s->lock);
 }
 
-static void add(struct crew *crew, uint64_t addr)
+static bool may_go_on(struct seeker *s)
+{
+	bool late = vt_deadline_passed(s->search->deadline_ns), ended;
+
+	pthread_mutex_lock(&s->lock);
+	s->words->late |= late;
+	ended = late || s->error || s->refused;
+	pthread_mutex_unlock(&s->lock);
+	return !ended;
+}
+
+static void add(struct seeker *s, uint64_t addr)
 {
 	uint64_t *into = NULL;
 
-	pthread_mutex_lock(&crew->lock);
-	if (crew->words->at.n >= VT_WORDS_MAX) {
-		crew->words->many = true;
+	pthread_mutex_lock(&s->lock);
+	if (s->words->at.n >= VT_WORDS_MAX) {
+		s->words->many = true;
 	} else {
-		into = vt_vec_append(&crew->words->at);
+		into = vt_vec_append(&s->words->at);
 		if (into)
 			*into = addr;
 		else
-			crew->error = -ENOMEM;
+			s->error = -ENOMEM;
 	}
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_unlock(&s->lock);
 }
 
-static void search_words(struct crew *crew, uint64_t addr, const uint64_t *words, size_t n)
+static void search_words(struct seeker *s, uint64_t addr, const uint64_t *words, size_t n)
 {
-	uint64_t value = crew->search->value;
+	uint64_t value = s->search->value;
 
 	for (size_t i = 0; i < n; i += GROUP) {
 		size_t end = n - i < GROUP ? n - i : GROUP;
@@ -97,84 +78,85 @@ static void search_words(struct crew *crew, uint64_t addr, const uint64_t *words
 			any |= words[i + k] == value;
 		for (size_t k = 0; any && k < end; k++)
 			if (words[i + k] == value)
-				add(crew, addr + (i + k) * 8);
+				add(s, addr + (i + k) * 8);
 	}
 }
 
 /* How many bytes from addr on: up to a page that is gone, 0 if that is the first one. Or -errno. */
-static ssize_t read_some(struct crew *crew, uint64_t addr, void *buf, size_t len)
+static ssize_t read_some(struct seeker *s, uint64_t addr, void *buf, size_t len)
 {
 	struct iovec local = { buf, len }, remote = { (void *)(uintptr_t)addr, len };
 	ssize_t got;
 	int ret;
 
-	if (!crew->alone) {
-		got = process_vm_readv(vt_live_tid(crew->search->live), &local, 1, &remote, 1, 0);
+	if (!s->alone) {
+		got = process_vm_readv(vt_live_tid(s->search->live), &local, 1, &remote, 1, 0);
 		return got >= 0 ? got : errno == EFAULT ? 0 : -errno;
 	}
-	ret = vt_mem_read(crew->search->src, addr, buf, len);
+	ret = vt_mem_read(s->search->src, addr, buf, len);
 	if (ret == -EFAULT && len > PAGE - addr % PAGE) {
 		len = PAGE - addr % PAGE; /* which page of it is gone is not known */
-		ret = vt_mem_read(crew->search->src, addr, buf, len);
+		ret = vt_mem_read(s->search->src, addr, buf, len);
 	}
 	return !ret ? (ssize_t)len : ret == -EFAULT ? 0 : ret;
 }
 
-static void search_piece(struct crew *crew, uint64_t addr, size_t len, uint64_t *window)
+static void search_piece(struct seeker *s, const struct vt_range *piece, uint64_t *window)
 {
-	for (uint64_t at = addr, end = addr + len; at < end;) {
-		ssize_t got = read_some(crew, at, window, (size_t)(end - at));
+	for (uint64_t at = piece->start; at < piece->end;) {
+		ssize_t got = read_some(s, at, window, (size_t)(piece->end - at));
 
 		if (got < 0) {
-			fail(crew, (int)got);
+			fail(s, (int)got);
 			return;
 		}
-		search_words(crew, at, window, (size_t)got / 8);
+		search_words(s, at, window, (size_t)got / 8);
 		at += got ? (uint64_t)got : PAGE - at % PAGE;
 	}
 }
 
-static void *help(void *arg)
+static void search_pieces(void *arg, size_t first, size_t end)
 {
-	struct crew *crew = arg;
-	VT_FREE uint64_t *window = malloc(WINDOW);
-	uint64_t addr;
-	size_t len;
+	struct seeker *s = arg;
+	VT_FREE uint64_t *window = malloc(PIECE);
 
 	if (!window)
-		fail(crew, -ENOMEM);
-	while (window && take_piece(crew, &addr, &len))
-		search_piece(crew, addr, len, window);
-	return NULL;
+		fail(s, -ENOMEM);
+	for (size_t i = first; window && i < end && may_go_on(s); i++)
+		search_piece(s, &s->pieces.data[i], window);
 }
 
-static unsigned int useful_threads(const struct vt_words_search *search)
+/* False: out of memory. */
+static bool cut_into_pieces(struct seeker *s)
 {
-	unsigned int n = vt_readers_useful();
+	for (size_t i = 0; i < s->search->n_ranges; i++) {
+		const struct vt_range *range = &s->search->ranges[i];
+
+		for (uint64_t at = range->start; at < range->end; at += PIECE) {
+			struct vt_range *piece = vt_vec_append(&s->pieces);
+
+			if (!piece)
+				return false;
+			*piece = (struct vt_range){ at, range->end - at < PIECE ? range->end :
+										  at + PIECE };
+		}
+	}
+	return true;
+}
+
+static unsigned int useful_threads(const struct seeker *s)
+{
+	unsigned int n = s->alone ? 0 : vt_readers_useful();
 	uint64_t bytes = 0;
 
-	for (size_t i = 0; i < search->n_ranges; i++)
-		bytes += search->ranges[i].end - search->ranges[i].start;
-	if (n > bytes / THREAD_BYTES)
-		n = (unsigned int)(bytes / THREAD_BYTES);
-	return n < MAX_THREADS ? n : MAX_THREADS;
+	for (size_t i = 0; i < s->pieces.n; i++)
+		bytes += s->pieces.data[i].end - s->pieces.data[i].start;
+	return n < bytes / THREAD_BYTES ? n : (unsigned int)(bytes / THREAD_BYTES);
 }
 
-static void search_together(struct crew *crew, unsigned int n)
+static void search_all(struct seeker *s)
 {
-	pthread_t threads[MAX_THREADS];
-	unsigned int started = 0;
-	sigset_t all, before;
-
-	/* Signals are for the main thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (started < n && !pthread_create(&threads[started], NULL, help, crew))
-		started++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	help(crew);
-	for (unsigned int i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
+	vt_parallel(useful_threads(s), s->pieces.n, GRAIN, search_pieces, s);
 }
 
 static int compare(const void *a, const void *b)
@@ -187,24 +169,28 @@ static int compare(const void *a, const void *b)
 struct vt_error *vt_words_init(struct vt_words *words, const struct vt_words_search *search)
 {
 	struct vt_words found = { 0 };
-	struct crew crew = { .search = search,
-			     .words = &found,
-			     .lock = PTHREAD_MUTEX_INITIALIZER,
-			     .alone = !search->live };
+	struct seeker s = { .search = search,
+			    .words = &found,
+			    .lock = PTHREAD_MUTEX_INITIALIZER,
+			    .alone = !search->live };
 
-	search_together(&crew, crew.alone ? 0 : useful_threads(search));
-	if (crew.refused && !crew.error) {
-		crew.alone = true;
-		crew.refused = false;
-		crew.range = crew.offset = found.at.n = 0;
-		search_together(&crew, 0);
+	if (!cut_into_pieces(&s))
+		s.error = -ENOMEM;
+	else
+		search_all(&s);
+	if (s.refused && !s.error) {
+		s.alone = true;
+		s.refused = false;
+		found.at.n = 0;
+		search_all(&s);
 	}
-	pthread_mutex_destroy(&crew.lock);
-	if (crew.error) {
+	pthread_mutex_destroy(&s.lock);
+	vt_vec_deinit(&s.pieces);
+	if (s.error) {
 		vt_words_deinit(&found);
-		return crew.error == -ENOMEM ?
+		return s.error == -ENOMEM ?
 			       &vt_enomem :
-			       vt_mem_error(search->src, crew.error, "the process's memory");
+			       vt_mem_error(search->src, s.error, "the process's memory");
 	}
 	if (found.at.n)
 		qsort(found.at.data, found.at.n, sizeof(found.at.data[0]), compare);
