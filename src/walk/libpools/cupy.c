@@ -26,6 +26,8 @@ struct pass {
 	const struct vt_libpools_target *target;
 	uint64_t variable;
 	struct vt_cupy_objects objects;
+	struct vt_cupy_found found;
+	bool known; /* found is of the look before: enough to see whether that was a moment */
 	VT_VEC(struct vt_cupy_pool) pools;
 	VT_VEC(struct vt_libpool) told;
 };
@@ -39,6 +41,7 @@ static void pass_deinit(struct pass *p)
 		vt_libpool_deinit(&p->told.data[i]);
 	vt_vec_deinit(&p->told);
 	vt_pages_deinit(&p->objects.pages);
+	vt_cupy_found_deinit(&p->found);
 }
 
 static struct vt_cupy_pool *pool_at(struct pass *p, uint64_t object)
@@ -115,18 +118,17 @@ static void add_held(struct pass *p, uint64_t pointer)
 
 static bool add_found(struct pass *p)
 {
-	struct vt_cupy_found found = { 0 };
+	const struct vt_cupy_found *found = &p->found;
 	bool ok = true;
 
-	if (p->target->python)
-		vt_cupy_find_all(&p->objects, p->target->python, &found);
-	for (size_t i = 0; i < found.objects[VT_CUPY_MEMORY_POOL].n; i++)
-		add_members(p, found.objects[VT_CUPY_MEMORY_POOL].data[i]);
-	for (size_t i = 0; ok && i < found.objects[VT_CUPY_SINGLE_POOL].n; i++)
-		ok = add_pool(p, found.objects[VT_CUPY_SINGLE_POOL].data[i], -1);
-	for (size_t i = 0; ok && i < found.objects[VT_CUPY_POINTER].n; i++)
-		add_held(p, found.objects[VT_CUPY_POINTER].data[i]);
-	vt_cupy_found_deinit(&found);
+	if (!p->known)
+		vt_cupy_find_all(&p->objects, p->target->python, &p->found);
+	for (size_t i = 0; i < found->objects[VT_CUPY_MEMORY_POOL].n; i++)
+		add_members(p, found->objects[VT_CUPY_MEMORY_POOL].data[i]);
+	for (size_t i = 0; ok && i < found->objects[VT_CUPY_SINGLE_POOL].n; i++)
+		ok = add_pool(p, found->objects[VT_CUPY_SINGLE_POOL].data[i], -1);
+	for (size_t i = 0; ok && i < found->objects[VT_CUPY_POINTER].n; i++)
+		add_held(p, found->objects[VT_CUPY_POINTER].data[i]);
 	return ok;
 }
 
@@ -219,7 +221,11 @@ static struct vt_error *hand_over(struct pass *p, struct vt_libpools *pools)
 	return NULL;
 }
 
-/* Looks until two looks are the same. A look that had no time to end does not count. */
+/*
+ * Looks until two looks are the same. A look that had no time to end does not count. The lists of
+ * the collector take most of the time, and every other look does without them: an array that has
+ * come about since shows in the counters of its pool.
+ */
 static struct vt_error *look_again(struct pass *now, struct pass *before)
 {
 	for (int i = 1; i < MAX_PASSES; i++) {
@@ -227,7 +233,13 @@ static struct vt_error *look_again(struct pass *now, struct pass *before)
 
 		pass_deinit(before);
 		*before = *now;
-		*now = (struct pass){ .target = before->target, .variable = before->variable };
+		*now = (struct pass){ .target = before->target,
+				      .variable = before->variable,
+				      .found = before->found,
+				      .known = !before->known };
+		before->found = (struct vt_cupy_found){ 0 };
+		if (!now->known)
+			vt_cupy_found_deinit(&now->found);
 		VT_TRY(look(now));
 		if (!compare(now, before, false))
 			return NULL;

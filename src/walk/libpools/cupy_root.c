@@ -173,4 +173,5 @@ void vt_cupy_found_deinit(struct vt_cupy_found *found)
 {
 	for (int i = 0; i < VT_CUPY_N_CLASSES; i++)
 		vt_vec_deinit(&found->objects[i]);
+	*found = (struct vt_cupy_found){ 0 };
 }
