@@ -51,6 +51,8 @@ def run(library, release, keep):
     wrong = [line.split()[1] for line in lines if line.startswith(("FAILED ", "skip"))]
     if done.returncode and not wrong:
         wrong = [lines[-2]]
+    if done.returncode:
+        print(done.stdout, flush=True)
     return len(passed), len(passed) + len(wrong), ", ".join(wrong)
 
 
