@@ -4,6 +4,7 @@ helper_sources = \
 	helper/blocks.c \
 	helper/cuda.c \
 	helper/flight.c \
+	helper/jax.c \
 	helper/load.c \
 	helper/main.c \
 	helper/map.c \

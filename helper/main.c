@@ -62,6 +62,12 @@ static uint32_t op_ask_flight(struct vt_helper_shared *shared, uint64_t mapped)
 				       room_size(shared, mapped));
 }
 
+static uint32_t op_ask_jax(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	return vt_helper_op_ask_jax(shared, (char *)shared + VT_HELPER_ROOM_OFFSET,
+				    room_size(shared, mapped));
+}
+
 static uint32_t op_ask_owners(struct vt_helper_shared *shared, uint64_t mapped)
 {
 	return vt_helper_op_ask_owners(shared, (char *)shared + VT_HELPER_ROOM_OFFSET,
@@ -103,6 +109,7 @@ static helper_op *const *find_op(uint32_t op)
 		[VT_OP_ASK_PYTORCH] = op_ask_pytorch,
 		[VT_OP_ASK_FLIGHT] = op_ask_flight,
 		[VT_OP_ASK_OWNERS] = op_ask_owners,
+		[VT_OP_ASK_JAX] = op_ask_jax,
 		[VT_OP_LOAD_RECORDER] = op_load_recorder,
 		[VT_OP_CALL_RECORDER] = op_call_recorder,
 		[VT_OP_RANGES] = op_ranges,

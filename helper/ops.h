@@ -60,6 +60,12 @@ uint32_t vt_helper_op_ask_pytorch(struct vt_helper_shared *shared, void *room, u
 uint32_t vt_helper_op_ask_flight(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
 /*
+ * Gets the memory profiles of JAX's clients in the same way. Fills shared->jax, and room with the
+ * profiles.
+ */
+uint32_t vt_helper_op_ask_jax(struct vt_helper_shared *shared, void *room, uint64_t room_size);
+
+/*
  * Gets what holds the tensors in the same way. Fills shared->owners, and room with records; only as
  * many as there is room for.
  */

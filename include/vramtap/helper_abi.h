@@ -20,7 +20,7 @@
 #include "vramtap/torch.h"
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
-#define VT_HELPER_ABI 6
+#define VT_HELPER_ABI 7
 /* of the memory file the library is loaded from, + "-" + build id */
 #define VT_HELPER_FILE_NAME "vramtap-helper"
 
@@ -37,7 +37,8 @@ enum vt_helper_op {
 	VT_OP_ASK_FLIGHT = 8,
 	/* what holds the tensors, through the interpreter */
 	VT_OP_ASK_OWNERS = 9,
-	VT_OP_RANGES = 10, /* every allocation that the driver knows of */
+	VT_OP_RANGES = 10,  /* every allocation that the driver knows of */
+	VT_OP_ASK_JAX = 11, /* the memory profile of JAX, through the interpreter */
 };
 
 enum vt_helper_status {
@@ -381,6 +382,21 @@ struct vt_ask_flight_answer {
 	int32_t entries;       /* 0: the text has no single operations */
 };
 
+#define VT_MAX_JAX_CLIENTS 8
+
+struct vt_ask_jax_args {
+	struct vt_ask_python_args python;
+	uint64_t get_attribute; /* PyObject_GetAttrString() */
+	uint64_t max_bytes;     /* longer profiles are not wanted */
+};
+
+struct vt_ask_jax_answer {
+	uint64_t offset; /* of the profiles in the file, one behind the other (pprof's format) */
+	uint64_t sizes[VT_MAX_JAX_CLIENTS];
+	uint32_t n;        /* profiles */
+	uint32_t is_there; /* 0: there is no JAX */
+};
+
 struct vt_ask_owners_args {
 	struct vt_ask_python_args python;
 	struct vt_python_owner_imports imports;
@@ -490,6 +506,7 @@ struct vt_helper_shared {
 		struct vt_ask_pytorch_args ask_pytorch;
 		struct vt_ask_flight_args ask_flight;
 		struct vt_ask_owners_args ask_owners;
+		struct vt_ask_jax_args ask_jax;
 		struct vt_load_recorder_args load_recorder;
 		struct vt_call_recorder_args call_recorder;
 		struct vt_ranges_args ranges;
@@ -501,6 +518,7 @@ struct vt_helper_shared {
 	struct vt_ask_pytorch_answer asked;
 	struct vt_ask_flight_answer flight;
 	struct vt_ask_owners_answer owners;
+	struct vt_ask_jax_answer jax;
 	struct vt_recorder_answer recorder;
 	struct vt_ranges_answer ranges;
 };

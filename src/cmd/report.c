@@ -23,6 +23,7 @@ enum {
 	KEY_READ_ONLY,
 	KEY_NO_STOP,
 	KEY_ASK_PYTORCH,
+	KEY_ASK_JAX,
 	KEY_COLLECTIVES,
 	KEY_ALLOW_RESUME,
 	KEY_TIMEOUT,
@@ -74,6 +75,10 @@ static const struct argp_option options[] = {
 	  "the process's Python interpreter; this holds the GIL for about 1 us a block, for owners "
 	  "for 0.2 s at most",
 	  0 },
+	{ "ask-jax", KEY_ASK_JAX, NULL, 0,
+	  "Have JAX tell where its arrays and programs were made, through the process's Python "
+	  "interpreter; this holds the GIL for about 1 us an array",
+	  0 },
 	{ "collectives", KEY_COLLECTIVES, NULL, 0,
 	  "Ask PyTorch's flight recorder how far the collectives are, through the process's Python "
 	  "interpreter; this holds the GIL for about 80 ms at most",
@@ -102,6 +107,7 @@ static void refuse_together(const struct argp_state *state, const struct argumen
 								  vt_touch_option(collect->touch);
 	const char *resume = collect->allow_resume ? "--allow-resume" : NULL;
 	const char *pytorch = collect->ask_pytorch ? "--ask-pytorch" : NULL;
+	const char *jax = collect->ask_jax ? "--ask-jax" : NULL;
 	const char *collectives = collect->ask_collectives ? "--collectives" : NULL;
 	const char *no_owners = collect->owners ? NULL : "--no-owners";
 	const struct vt_writer_options *writer = &args->output.writer;
@@ -111,10 +117,10 @@ static void refuse_together(const struct argp_state *state, const struct argumen
 	const struct {
 		const char *a, *b;
 	} pairs[] = {
-		{ core, no_stop },        { core, resume },      { core, pytorch },
-		{ core, collectives },    { outside, resume },   { outside, pytorch },
-		{ outside, collectives }, { owners, no_owners }, { owner, no_owners },
-		{ by, no_owners },
+		{ core, no_stop },     { core, resume },     { core, pytorch },
+		{ core, jax },         { outside, jax },     { core, collectives },
+		{ outside, resume },   { outside, pytorch }, { outside, collectives },
+		{ owners, no_owners }, { owner, no_owners }, { by, no_owners },
 	};
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
@@ -177,6 +183,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_ASK_PYTORCH:
 		args->collect.ask_pytorch = true;
+		return 0;
+	case KEY_ASK_JAX:
+		args->collect.ask_jax = true;
 		return 0;
 	case KEY_COLLECTIVES:
 		args->collect.ask_collectives = true;

@@ -61,6 +61,7 @@ struct vt_collect_options {
 	bool hide_tensors;    /* as if the layout of PyTorch's tensors were not known */
 	bool holders;         /* of each block all holders, not only the one with the best name */
 	bool ledger;          /* every allocation that the driver knows of */
+	bool ask_jax;         /* JAX tells where its arrays were made */
 	bool ask_collectives; /* PyTorch tells the state of its collectives */
 	bool debuginfod;      /* debuginfod may be asked for debug files */
 	bool allow_resume;    /* a process stopped by a signal may be continued for the injection */
@@ -312,6 +313,8 @@ const char *vt_collect_why_no_owners(const struct vt_collect *c);
  * collect/ask_owners.c: has the interpreter tell what holds the tensors, where that cannot be read.
  */
 void vt_collect_ask_owners(struct vt_collect *c, struct vt_helper *helper);
+/* collect/ask_jax.c: has JAX tell where its arrays were made. */
+void vt_collect_ask_jax(struct vt_collect *c, struct vt_helper *helper);
 void vt_collect_owners_deinit(struct vt_collect *c);
 
 /*

@@ -463,6 +463,8 @@ void vt_collect_inside(struct vt_collect *c)
 		ask_pools(c, helper);
 	if (c->options->ledger && has_context(model))
 		find_ledger(c, helper);
+	if (c->options->ask_jax)
+		vt_collect_ask_jax(c, helper);
 	if (c->options->ask_collectives)
 		vt_collect_flight(c, helper);
 	vt_helper_destroy(helper);

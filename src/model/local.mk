@@ -12,6 +12,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/flight_out.c \
 	src/model/headline.c \
 	src/model/ledger.c src/model/ledger.h \
+	src/model/jax.c src/model/jax.h \
 	src/model/libpools.c src/model/libpools.h \
 	src/model/model.c src/model/model.h \
 	src/model/oom.c \

@@ -22,6 +22,7 @@ void vt_model_deinit(struct vt_model *model)
 	for (size_t i = 0; i < model->devices.n; i++)
 		vt_vec_deinit(&model->devices.data[i].context_threads);
 	vt_model_libpools_deinit(&model->libpools);
+	vt_vec_deinit(&model->jax.sites);
 	vt_model_ledger_deinit(&model->ledger);
 	vt_vec_deinit(&model->owners.items);
 	vt_vec_deinit(&model->owners.freed);

@@ -19,6 +19,7 @@
 #include "vramtap/torch.h"
 #include "model/doing.h"
 #include "model/ledger.h"
+#include "model/jax.h"
 #include "model/libpools.h"
 #include "model/owners.h"
 #include "model/usage.h"
@@ -575,6 +576,7 @@ struct vt_model {
 	enum vt_method cuda_method;
 	VT_VEC(struct vt_model_device) devices;
 	struct vt_model_libpools libpools; /* of XLA, CuPy, ... */
+	struct vt_model_jax jax;           /* what it said when it was asked */
 	struct vt_model_ledger ledger; /* all allocations of the process that the driver knows */
 	enum vt_method torch_method;
 	enum vt_allocator_state torch_state;

@@ -24,17 +24,21 @@ static bool contains_any(const char *text, const char *const *parts, size_t n)
 #define CONTAINS_ANY(text, parts) contains_any(text, parts, sizeof(parts) / sizeof((parts)[0]))
 
 /*
- * Python code from PyTorch, the standard library or a compiler: it carried out a request, but did
- * not make it. A model library tells more than the script that runs it, so other packages count as
- * the program.
+ * Python code from PyTorch, JAX, the standard library or a compiler: it carried out a request, but
+ * did not make it. A model library tells more than the script that runs it, so other packages count
+ * as the program.
  */
 static bool is_framework(const struct vt_model_frame *f)
 {
 	static const char *const torch[] = {
-		"-packages/torch/", "/torch/nn/",           "/torch/optim/",  "/torch/autograd/",
-		"/torch/utils/",    "/torch/cuda/",         "/torch/_",       "/torch/distributed/",
-		"/torch/fx/",       "/torch/functional.py", "torchinductor_", "<eval_with_key>",
-		"<frozen ",
+		"-packages/torch/",  "/torch/nn/",
+		"/torch/optim/",     "/torch/autograd/",
+		"/torch/utils/",     "/torch/cuda/",
+		"/torch/_",          "/torch/distributed/",
+		"/torch/fx/",        "/torch/functional.py",
+		"torchinductor_",    "<eval_with_key>",
+		"<frozen ",          "-packages/jax/",
+		"-packages/jaxlib/", "/jax/_src/",
 	};
 
 	if (!f->file)

@@ -13,7 +13,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "functional"))
 import ledger  # noqa: E402
-from harness import COMPLETE, PARTIAL, Job, check, equal, main, report, vramtap  # noqa: E402
+from harness import COMPLETE, PARTIAL, Job, check, equal, main, report, report_json, vramtap  # noqa: E402
 
 GIB, MIB = 1 << 30, 1 << 20
 UNEXPLAINED = 1  # per cent of the device's used memory
@@ -226,7 +226,8 @@ for line in sys.stdin:
     kept += [jnp.ones((4096, 1024)) + len(kept) for _ in range(8)]
     del kept[5:9]
     jax.block_until_ready(kept)
-    print(json.dumps(jax.devices()[0].memory_stats() or {}), flush=True)
+    stats = jax.devices()[0].memory_stats() or {}
+    print(json.dumps(dict(stats, live_bytes=sum(a.nbytes for a in jax.live_arrays()))), flush=True)
 """
 # Beside JAX: PyTorch, CuPy, numba if it is there, and the driver itself.
 BESIDE = """
@@ -255,7 +256,7 @@ for line in sys.stdin:
 """
 
 
-def with_program(label, program, look, **env):
+def with_program(label, program, look, last=None, **env):
     """look(label, report, what the library says) after each of three steps. The rest must not grow beyond 1 %."""
     with tempfile.TemporaryDirectory() as where:
         path = os.path.join(where, "program.py")
@@ -269,6 +270,8 @@ def with_program(label, program, look, **env):
                 data = ledger.read(job.proc.pid)
                 look(label, data, says)
                 ledger.adds_up(data)
+            if last:
+                last(label, job.proc.pid, says)
             figure(label, data)
             explained(label, first, data)
             print(f"    nvidia-smi says {smi(job.proc.pid)} MiB; report {data['timing']['total_ms']:.0f} ms; pools "
@@ -282,7 +285,7 @@ def pools_of(data, library):
 
 def says_xla(label, data, says):
     pools = pools_of(data, "xla")
-    if not says:  # the platform's own allocator: there is no pool
+    if "bytes_in_use" not in says:  # the platform's own allocator: there is no pool
         equal(pools, [], "pools")
         return
     equal(len(pools), 1, f"{label}: pools of XLA")
@@ -297,8 +300,17 @@ def says_xla(label, data, says):
     print(f"    {len(notes)} chunks in use, {sum(n is not None for n in notes)} say what for: {sorted({n for n in notes if n})[:4]}")
 
 
+def asked(label, pid, says):
+    """What JAX says when the report asks it, against its own list of live arrays."""
+    data = report_json(pid, "--ask-jax", "--no-owners", expect=(COMPLETE, PARTIAL))
+    arrays = [s for s in data["jax"]["sites"] if s["kind"] == "array"]
+    equal(sum(s["bytes"] for s in arrays), says["live_bytes"], "JAX's live arrays")
+    print(f"  FIGURE ask-jax {label}: {len(arrays)} places, {sum(s['count'] for s in arrays)} arrays on {sorted({s['device'] for s in arrays})}, "
+          f"GIL held {data['timing']['gil_held_ms']:.2f} ms")
+
+
 def test_ledger_jax():
-    with_program("JAX", JAX, says_xla, XLA_PYTHON_CLIENT_MEM_FRACTION=".3")
+    with_program("JAX", JAX, says_xla, last=asked, XLA_PYTHON_CLIENT_MEM_FRACTION=".3")
 
 
 def test_ledger_jax_growing():

@@ -20,8 +20,8 @@ from_pypi() {
 	done <"$here/setup/torch-lib-versions"
 	# Without it the test of the real RAS is skipped.
 	sh "$here/setup/nccl.sh" 2.28.9
-	# Without these the tests of XLA's allocator and of CuPy's pools are skipped.
-	for library in jax cupy; do
+	# Without these the tests of XLA's allocator, of JAX and of CuPy's pools are skipped.
+	for library in jax jax-python cupy; do
 		while read -r version rest; do
 			case $rest in
 			*run) sh "$here/setup/$library.sh" "$version" ;;

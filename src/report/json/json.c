@@ -13,6 +13,7 @@
 #include "model/usage_json.h"
 #include "json/out.h"
 #include "report/json/ledger.h"
+#include "report/json/jax.h"
 #include "report/json/libpools.h"
 #include "report/json/owners.h"
 #include "report/json/recorder.h"
@@ -845,6 +846,7 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	write_summary(json, model);
 	write_cuda(json, model);
 	vt_json_libpools(json, model);
+	vt_json_jax(json, model);
 	vt_json_ledger(json, model);
 	write_threads(json, model);
 	write_thread_groups(json, model);

@@ -41,6 +41,9 @@ void vt_text_memory(struct vt_line *line, const struct vt_model *model);
 void vt_text_gpu_processes(struct vt_line *line, const struct vt_model *model,
 			   const struct vt_model_gpu *gpu, bool briefly, uint64_t used_bytes);
 
+/* Where JAX's arrays were made, if it was asked; all: every place, with all frames. */
+void vt_text_jax(struct vt_line *line, const struct vt_model *model, bool all);
+
 /* Every allocation of the driver. */
 void vt_text_ranges(struct vt_line *line, const struct vt_model *model);
 

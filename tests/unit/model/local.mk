@@ -23,3 +23,8 @@ unit_tests += tests/unit/model/test_owners
 tests_unit_model_test_owners_SOURCES = tests/unit/model/test_owners.c
 tests_unit_model_test_owners_CPPFLAGS = $(unit_cppflags)
 tests_unit_model_test_owners_LDADD = $(vt_model) $(unit_libs)
+
+unit_tests += tests/unit/model/test_jax
+tests_unit_model_test_jax_SOURCES = tests/unit/model/test_jax.c
+tests_unit_model_test_jax_CPPFLAGS = $(unit_cppflags)
+tests_unit_model_test_jax_LDADD = $(vt_model) $(unit_libs)
