@@ -89,10 +89,10 @@ static void put_place(struct bytes *to, uint64_t id, uint64_t name, uint64_t fil
 
 static struct bytes make(void)
 {
-	static const char *const strings[] = { "",       "kind",    "buffer",
-					       "executable", "device",  "cuda:0",
-					       "make",   "ones",    "/home/me/train.py",
-					       "/x/jax/_src/numpy/lax.py" };
+	static const char *const strings[] = {
+		"",       "kind", "buffer", "executable",        "device",
+		"cuda:0", "make", "ones",   "/home/me/train.py", "/x/jax/_src/numpy/lax.py"
+	};
 	struct bytes all = { .n = 0 };
 
 	put_sample(&all, 1000, false, true);
