@@ -73,13 +73,15 @@ void vt_collect_ask_jax(struct vt_collect *c, struct vt_helper *helper)
 					      "JAX was not asked where its arrays were made",
 				      err);
 	else if (!vt_helper_shared(helper)->jax.is_there)
-		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_LIBPOOLS, "no-jax",
-			      "this process has no JAX that could be asked where its arrays were made");
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_LIBPOOLS, "no-jax",
+			"this process has no JAX that could be asked where its arrays were made");
 	else
-		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_LIBPOOLS, "asked-jax",
-			      "JAX was asked where its arrays were made, through the process's Python interpreter; that "
-			      "held the GIL for %.1f ms",
-			      timing->gil_held_ms - held_ms);
+		vt_model_diag(
+			c->model, VT_DIAG_NOTE, VT_STAGE_LIBPOOLS, "asked-jax",
+			"JAX was asked where its arrays were made, through the process's Python interpreter; that "
+			"held the GIL for %.1f ms",
+			timing->gil_held_ms - held_ms);
 	vt_jax_finish(&c->model->jax);
 	vt_python_deinit(&py);
 	vt_live_drop_cache(c->target.live); /* the stacks are read later, and want today's */

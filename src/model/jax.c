@@ -86,7 +86,14 @@ static bool next_field(struct message *m, struct field *field)
 enum { PROFILE_SAMPLE = 2, PROFILE_LOCATION = 4, PROFILE_FUNCTION = 5, PROFILE_STRING = 6 };
 enum { SAMPLE_LOCATION = 1, SAMPLE_VALUE = 2, SAMPLE_LABEL = 3 };
 enum { LABEL_KEY = 1, LABEL_TEXT = 2 };
-enum { ID = 1, LOCATION_LINE = 4, LINE_FUNCTION = 1, LINE_LINE = 2, FUNCTION_NAME = 2, FUNCTION_FILE = 4 };
+enum {
+	ID = 1,
+	LOCATION_LINE = 4,
+	LINE_FUNCTION = 1,
+	LINE_LINE = 2,
+	FUNCTION_NAME = 2,
+	FUNCTION_FILE = 4
+};
 
 struct function {
 	uint64_t name, file; /* of strings */
@@ -150,8 +157,8 @@ static bool take_string(struct profile *p, const struct message *m)
 
 static bool take_function(struct profile *p, struct message m)
 {
-	struct function *function =
-		p->functions.n < MAX_ITEMS ? vt_vec_append(&p->functions) : NULL;
+	struct function *function = p->functions.n < MAX_ITEMS ? vt_vec_append(&p->functions) :
+								 NULL;
 	struct field field;
 	uint64_t id = 0;
 
@@ -184,8 +191,8 @@ static bool take_line(struct location *location, struct message m)
 
 static bool take_location(struct profile *p, struct message m)
 {
-	struct location *location =
-		p->locations.n < MAX_ITEMS ? vt_vec_append(&p->locations) : NULL;
+	struct location *location = p->locations.n < MAX_ITEMS ? vt_vec_append(&p->locations) :
+								 NULL;
 	struct field field;
 	uint64_t id = 0;
 

@@ -28,8 +28,8 @@ struct vt_model_jax_site {
 };
 
 struct vt_model_jax {
-	bool told; /* it was asked and has answered */
-	bool cut;  /* there are more than VT_JAX_MAX_SITES */
+	bool told;                              /* it was asked and has answered */
+	bool cut;                               /* there are more than VT_JAX_MAX_SITES */
 	VT_VEC(struct vt_model_jax_site) sites; /* the largest first */
 };
 
