@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pools of device memory that libraries other than PyTorch keep, as plain data: XLA's best-fit
- * allocator (JAX), CuPy's pools, RMM's. Walkers find them (walk/libpools/), reports show them.
+ * allocator (JAX), CuPy's pools, RMM's, what NCCL's communicators hold. Walkers find them
+ * (walk/libpools/), reports show them.
  */
 #ifndef VRAMTAP_LIBPOOLS_H
 #define VRAMTAP_LIBPOOLS_H
@@ -12,6 +13,7 @@ enum vt_libpool_kind {
 	VT_LIBPOOL_XLA,  /* tsl::BFCAllocator */
 	VT_LIBPOOL_CUPY, /* cupy.cuda.memory.SingleDeviceMemoryPool */
 	VT_LIBPOOL_RMM,  /* rmm::mr::pool_memory_resource */
+	VT_LIBPOOL_NCCL, /* a communicator of NCCL's */
 	VT_N_LIBPOOL_KINDS
 };
 

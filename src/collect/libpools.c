@@ -3,8 +3,10 @@
  * The memory pools of other libraries into the model. They are read while the process runs: each is
  * read until it stands still for a moment.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "collect/collect.h"
 #include "walk/libpools/libpools.h"
@@ -54,8 +56,52 @@ static struct vt_error *take(struct vt_model *model, struct vt_libpool *pool)
 	return NULL;
 }
 
+static int compare_regions(const void *pa, const void *pb)
+{
+	const struct vt_libpool_region *a = pa, *b = pb;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+/* Of the driver's allocations those made to be shared, which overlap nothing. */
+static struct vt_error *list_shareable(const struct vt_model_ledger *ledger,
+				       struct vt_libpool_region **list, size_t *n_listed)
+{
+	struct vt_libpool_region *regions = malloc((ledger->ranges.n + 1) * sizeof(*regions));
+	uint64_t end = 0;
+	size_t n = 0, kept = 0;
+
+	if (!regions)
+		return &vt_enomem;
+	for (size_t i = 0; i < ledger->ranges.n; i++) {
+		const struct vt_range_rec *rec = &ledger->ranges.data[i].rec;
+
+		if (rec->kind == VT_RANGE_MAPPED && rec->exportable &&
+		    rec->size <= UINT64_MAX - rec->start)
+			regions[n++] = (struct vt_libpool_region){ rec->start, rec->size };
+	}
+	qsort(regions, n, sizeof(*regions), compare_regions);
+	for (size_t i = 0; i < n; i++) {
+		if (regions[i].start < end || !regions[i].size)
+			continue;
+		end = regions[i].start + regions[i].size;
+		regions[kept++] = regions[i];
+	}
+	*list = regions;
+	*n_listed = kept;
+	return NULL;
+}
+
+static struct vt_error *take_all(struct vt_model *model, struct vt_libpools *pools)
+{
+	for (size_t i = 0; i < pools->pools.n; i++)
+		VT_TRY(take(model, &pools->pools.data[i]));
+	return NULL;
+}
+
 void vt_collect_libpools(struct vt_collect *c)
 {
+	VT_FREE struct vt_libpool_region *shareable = NULL;
 	bool still = c->target.origin->stands_still;
 	struct vt_libpools_target target = {
 		.maps = &c->target.maps,
@@ -69,12 +115,15 @@ void vt_collect_libpools(struct vt_collect *c)
 	struct vt_error *why = NULL, *err = NULL;
 	uint64_t start = vt_now_ns();
 
-	if (!vt_libpools_may_be_in(&target))
+	err = list_shareable(&c->model->ledger, &shareable, &target.n_shareable);
+	target.shareable = shareable;
+	if (!err && !vt_libpools_may_be_in(&target))
 		return;
-	target.python = vt_collect_python(c);
-	vt_libpools_init(&pools, &target, &why);
-	for (size_t i = 0; !err && i < pools.pools.n; i++)
-		err = take(c->model, &pools.pools.data[i]);
+	if (!err) {
+		target.python = vt_collect_python(c);
+		vt_libpools_init(&pools, &target, &why);
+		err = take_all(c->model, &pools);
+	}
 	if (err || why)
 		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_LIBPOOLS,
 				      "the memory pools of other libraries are not all shown",

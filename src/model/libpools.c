@@ -24,6 +24,7 @@ static const struct {
 	[VT_LIBPOOL_XLA] = { "xla", "XLA" },
 	[VT_LIBPOOL_CUPY] = { "cupy", "CuPy" },
 	[VT_LIBPOOL_RMM] = { "rmm", "RMM" },
+	[VT_LIBPOOL_NCCL] = { "nccl", "NCCL" },
 };
 
 const char *vt_libpool_kind_name(unsigned int kind)

@@ -67,9 +67,13 @@ static void print_kind(const struct vt_table *t, const struct vt_model_ledger *l
 		vt_table_row(t, &(struct vt_table_row){ 1, "of which recorded", d->recorded.bytes,
 							d->recorded.ranges, NULL, false });
 	if (kind == VT_RANGE_MAPPED && d->shareable.bytes)
-		vt_table_row(t, &(struct vt_table_row){ 1, "of which made to be shared",
-							d->shareable.bytes, d->shareable.ranges,
-							"as NCCL's buffers are", false });
+		vt_table_row(t, &(struct vt_table_row){
+					1, "of which made to be shared", d->shareable.bytes,
+					d->shareable.ranges,
+					d->claimed[VT_CLAIMER_LIBPOOLS + VT_LIBPOOL_NCCL].ranges ?
+						NULL :
+						"as NCCL's buffers are",
+					false });
 }
 
 /* The largest first. */
@@ -181,6 +185,8 @@ static void print_device(struct vt_line *line, const struct vt_model *model,
 	for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
 		if (vt_range_is_of_device((uint8_t)kind))
 			ranges += d->kinds[kind].ranges;
+	for (int i = 0; i < VT_N_CLAIMERS; i++)
+		ranges += d->claimed[i].ranges;
 	vt_line_blank(line);
 	vt_line_addf(line, VT_BOLD, "Memory of GPU %d", d->device);
 	vt_line_addf(line, VT_DIM, ", %s allocation%s", vt_format_count(number, ranges),

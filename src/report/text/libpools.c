@@ -53,6 +53,17 @@ static void print_claimed(const struct vt_table *t, const char *library,
 						true });
 }
 
+static void print_communicators(const struct vt_table *t, const struct vt_libpool_sum *sum,
+				const struct vt_model_line *line)
+{
+	char note[VT_NUM_MAX + 32], number[VT_NUM_MAX];
+
+	snprintf(note, sizeof(note), "%s communicator%s", vt_format_count(number, sum->pools),
+		 sum->pools == 1 ? "" : "s");
+	vt_table_row(t, &(struct vt_table_row){ 0, "held by NCCL", line->bytes, line->ranges, note,
+						false });
+}
+
 void vt_text_libpool_rows(const struct vt_table *t, const struct vt_model *model,
 			  const struct vt_model_ledger_device *d)
 {
@@ -64,7 +75,9 @@ void vt_text_libpool_rows(const struct vt_table *t, const struct vt_model *model
 			vt_libpool_sum(model, d->device, kind, VT_LIBPOOLS_CLAIMED);
 		char label[MAX_LABEL];
 
-		if (line->ranges)
+		if (line->ranges && kind == VT_LIBPOOL_NCCL)
+			print_communicators(t, &sum, line);
+		else if (line->ranges)
 			print_claimed(t, library, &sum, line);
 		snprintf(label, sizeof(label), "of %s's, without memory", library);
 		if (unmapped && model->ledger.whole && !d->moved)

@@ -7,6 +7,7 @@
 
 extern const struct vt_libpool_walker vt_libpool_xla;
 extern const struct vt_libpool_walker vt_libpool_cupy;
+extern const struct vt_libpool_walker vt_libpool_nccl;
 
 /* ---- XLA: tsl::BFCAllocator ---- */
 

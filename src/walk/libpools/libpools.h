@@ -40,6 +40,12 @@ struct vt_libpools_target {
 	struct vt_python *python;   /* its interpreter; NULL: none was found */
 	bool stands_still;          /* one look is enough: it is stopped, or a core */
 	uint64_t deadline_ns;       /* of vt_now_ns() */
+	/*
+	 * What the driver says was made to be shared with other processes (cuMemCreate with a
+	 * handle type). Sorted by address, disjoint. NULL: the driver was not asked.
+	 */
+	const struct vt_libpool_region *shareable;
+	size_t n_shareable;
 };
 
 /* A library's row. */

@@ -9,6 +9,8 @@ src_walk_libpools_liblibpools_a_SOURCES = \
 	src/walk/libpools/libpool.c \
 	src/walk/libpools/libpools.c \
 	src/walk/libpools/libpools.h \
+	src/walk/libpools/nccl.c src/walk/libpools/nccl.h \
+	src/walk/libpools/nccl_follow.c \
 	src/walk/libpools/xla.c \
 	src/walk/libpools/xla_find.c \
 	src/walk/libpools/xla_read.c

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which allocations a communicator's structures point to. Not all of its memory proves that: users'
+ * buffers are in there, too, in tasks and registrations. What does (NCCL 2.24 to 2.30, comm.h):
+ *
+ *	the communicator itself: each channel's devPeers, devRingUserRanks
+ *	what it points to: ncclSharedResources and others; not the hunks of its memory stacks,
+ *		which have the tasks, but for the destructors in them: one that calls a function of
+ *		NCCL frees the communicator's own memory
+ *	all below ncclSharedResources: peers, their connectors and transports, the proxy
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "walk/libpools/nccl.h"
+
+#define MAGIC UINT64_C(0x0280028002800280) /* NCCL_MAGIC */
+#define LEAST_COMMUNICATOR (UINT64_C(32) << 10) /* 64 channels alone are that large */
+#define PAGE 4096
+#define MAX_BLOCK (UINT64_C(4) << 20)
+#define MAX_BLOCKS 8192
+#define MAX_BYTES (UINT64_C(32) << 20) /* of all blocks of a communicator */
+#define MAX_DEPTH 6
+
+/* ---- blocks of malloc() ---- */
+
+/* Private memory of the process that can be written. */
+static const struct vt_map_entry *heap_at(const struct vt_nccl *nccl, uint64_t addr)
+{
+	const struct vt_map_entry *e = vt_maps_find(nccl->target->maps, addr);
+	const unsigned int want = VT_MAP_READ | VT_MAP_WRITE;
+
+	if (!e || (e->flags & (want | VT_MAP_SHARED)) != want || e->path[0] == '/')
+		return NULL;
+	return e;
+}
+
+/* glibc: the word before a block has its size and three flags; sizes are multiples of 16. */
+uint64_t vt_nccl_block(const struct vt_nccl *nccl, uint64_t addr)
+{
+	enum { FLAGS = 7, MAPPED = 2, LEAST = 32, HEAD = 16 };
+	const struct vt_map_entry *e;
+	uint64_t word, size;
+
+	if (addr % 16 || addr < HEAD || !(e = heap_at(nccl, addr - HEAD)) ||
+	    vt_mem_read_u64(nccl->target->mem, addr - 8, &word))
+		return 0;
+	size = word & ~(uint64_t)FLAGS;
+	if (size < LEAST || size % 16 || size > e->end - (addr - HEAD) || size > MAX_BLOCK)
+		return 0;
+	if (word & MAPPED) /* a mapping of its own, in whole pages; the next one's head is not its */
+		return (addr - HEAD) % PAGE || size % PAGE ? 0 : size - HEAD;
+	return size - 8;
+}
+
+bool vt_nccl_is_communicator(const struct vt_nccl *nccl, uint64_t addr)
+{
+	uint64_t tail[(PAGE + 16) / sizeof(uint64_t)], first;
+	uint64_t size = vt_nccl_block(nccl, addr);
+
+	if (size < LEAST_COMMUNICATOR || vt_mem_read_u64(nccl->target->mem, addr, &first) ||
+	    first != MAGIC)
+		return false;
+	/* The last field; malloc() rounds up to 16 bytes or to whole pages. */
+	if (vt_mem_read(nccl->target->mem, addr + size - sizeof(tail), tail, sizeof(tail)))
+		return false;
+	for (size_t i = 0; i < sizeof(tail) / sizeof(tail[0]); i++)
+		if (tail[i] == MAGIC)
+			return true;
+	return false;
+}
+
+/* ---- from block to block ---- */
+
+/* What words of a block prove. */
+enum proof {
+	ALL,         /* each that is an address of an allocation */
+	DESTRUCTORS, /* those of destructors */
+	NOTHING
+};
+
+struct block {
+	uint64_t addr, size;
+	uint8_t depth;
+	uint8_t shared; /* it is ncclSharedResources, or below it */
+};
+
+struct walk {
+	struct vt_nccl *nccl;
+	uint64_t comm;
+	VT_VEC(struct block) blocks; /* a queue */
+	struct vt_map known; /* address → block.shared */
+	uint64_t bytes;
+	uint64_t *words; /* of the block that is looked at */
+};
+
+static void walk_deinit(struct walk *w)
+{
+	vt_vec_deinit(&w->blocks);
+	vt_map_deinit(&w->known);
+	free(w->words);
+}
+
+static bool is_code(const struct vt_nccl *nccl, uint64_t addr)
+{
+	const struct vt_map_entry *e;
+
+	if (addr < nccl->module->start || addr >= nccl->module->end)
+		return false;
+	e = vt_maps_find(nccl->target->maps, addr);
+	return e && (e->flags & VT_MAP_EXEC);
+}
+
+/* ncclDestructor: next, obj, fn. */
+static bool is_destroyed(const struct walk *w, size_t i, size_t n)
+{
+	return i >= 1 && i + 1 < n && is_code(w->nccl, w->words[i + 1]);
+}
+
+static void note(struct walk *w, uint64_t word)
+{
+	const struct vt_libpools_target *target = w->nccl->target;
+	size_t low = 0, high = target->n_shareable;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (target->shareable[middle].start <= word)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low && word - target->shareable[low - 1].start < target->shareable[low - 1].size &&
+	    !w->nccl->holder[low - 1])
+		w->nccl->holder[low - 1] = w->nccl->current;
+}
+
+/* Between the first and the last of them. */
+static bool may_be_address(const struct walk *w, uint64_t word)
+{
+	const struct vt_libpools_target *target = w->nccl->target;
+	const struct vt_libpool_region *last = &target->shareable[target->n_shareable - 1];
+
+	return word >= target->shareable[0].start && word < last->start + last->size;
+}
+
+/* ncclMemoryStack: Hunk { above, size of it all }. malloc() rounds up: large blocks to pages. */
+static bool is_hunk(const struct walk *w, const struct block *b)
+{
+	uint64_t most = b->size + 8, least = b->size - (b->size < (128 << 10) ? 32 : PAGE);
+
+	return b->size >= 64 && w->words[1] > least && w->words[1] <= most;
+}
+
+/* ncclSharedResources: refCount, owner. A split communicator has its parent's. */
+static bool is_shared_resources(const struct walk *w, const struct block *b)
+{
+	return b->depth == 1 && b->size >= 2048 && (uint32_t)w->words[0] &&
+	       (uint32_t)w->words[0] < 65536 && vt_nccl_is_communicator(w->nccl, w->words[1]);
+}
+
+static enum proof proof_of(const struct walk *w, const struct block *b)
+{
+	if (b->depth == 0 || b->shared)
+		return ALL;
+	if (b->depth == 1)
+		return is_hunk(w, b) ? DESTRUCTORS : ALL;
+	return is_hunk(w, b) ? DESTRUCTORS : NOTHING;
+}
+
+/* One that was met before proves more if it turns out to be below ncclSharedResources. */
+static struct vt_error *add(struct walk *w, uint64_t addr, uint8_t depth, uint8_t shared)
+{
+	const uint64_t *known = vt_map_get(&w->known, addr);
+	struct block *b;
+	uint64_t size;
+
+	if (w->blocks.n >= MAX_BLOCKS || (known && *known >= shared))
+		return NULL;
+	if (!vt_map_put(&w->known, addr, shared))
+		return &vt_enomem;
+	size = vt_nccl_block(w->nccl, addr) & ~UINT64_C(7);
+	if (!size || size > MAX_BYTES - w->bytes)
+		return NULL;
+	/* Another communicator is read for itself. */
+	if (depth && size >= LEAST_COMMUNICATOR && vt_nccl_is_communicator(w->nccl, addr))
+		return NULL;
+	w->bytes += size;
+	b = vt_vec_append(&w->blocks);
+	if (!b)
+		return &vt_enomem;
+	*b = (struct block){ addr, size, depth, shared };
+	return NULL;
+}
+
+static struct vt_error *look_at(struct walk *w, struct block b)
+{
+	size_t n = b.size / sizeof(uint64_t);
+	enum proof proof;
+
+	if (vt_mem_read(w->nccl->target->mem, b.addr, w->words, b.size))
+		return NULL; /* freed meanwhile */
+	b.shared = b.shared || is_shared_resources(w, &b);
+	proof = proof_of(w, &b);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t word = w->words[i];
+
+		if (word < PAGE)
+			continue;
+		if (may_be_address(w, word)) {
+			if (proof == ALL || (proof == DESTRUCTORS && is_destroyed(w, i, n)))
+				note(w, word);
+			continue;
+		}
+		if (word % 16 == 0 && b.depth < (b.shared ? MAX_DEPTH : 2))
+			VT_TRY(add(w, word, (uint8_t)(b.depth + 1), b.shared));
+	}
+	return NULL;
+}
+
+static struct vt_error *follow(struct walk *w)
+{
+	VT_TRY(add(w, w->comm, 0, 0));
+	for (size_t i = 0; i < w->blocks.n; i++) {
+		if (vt_now_ns() > w->nccl->target->deadline_ns)
+			return vt_error_create(VT_ERR_TIMEOUT,
+					       "what NCCL holds was not all found in time");
+		VT_TRY(look_at(w, w->blocks.data[i]));
+	}
+	return NULL;
+}
+
+struct vt_error *vt_nccl_follow(struct vt_nccl *nccl, uint64_t comm)
+{
+	struct walk w = { .nccl = nccl, .comm = comm };
+	struct vt_error *err;
+
+	w.words = malloc(MAX_BLOCK);
+	err = w.words ? follow(&w) : &vt_enomem;
+	walk_deinit(&w);
+	return err;
+}
