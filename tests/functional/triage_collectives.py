@@ -258,6 +258,8 @@ def test_captures_are_spared():
 def test_gil_is_kept():
     """One keeps the GIL: it is not asked, and others are."""
     with job("gil", ranks=2, of=1) as running:
+        # PyTorch starts the last of them a moment after the rank says that it is ready.
+        wait_until(lambda: threads(running.ranks[1]).count("pt_nccl_heartbt") == 2, 10, "the threads of both groups")
         before = threads(running.ranks[1])
         found, text = running.triage()
         members = by_pid(found)
