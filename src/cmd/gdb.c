@@ -591,12 +591,27 @@ static void begin_output(struct ask *ask)
 	vt_output_begin(&ask->output);
 }
 
+/* "ledger-now": what gdb's script joined of "vramtap ledger now". */
+static const struct verb *find_joined(const char *name)
+{
+	const char *dash = strchr(name, '-');
+	char first[32];
+
+	if (!dash || dash - name >= (ptrdiff_t)sizeof(first))
+		return NULL;
+	snprintf(first, sizeof(first), "%.*s", (int)(dash - name), name);
+	return find_verb(first);
+}
+
 /* Commands that need the process released have their own check. */
 static const char *usage_of(const struct ask *ask, const struct verb *verb)
 {
-	const struct verb *wanted =
-		verb->parse == parse_release && ask->n_args > 0 ? find_verb(ask->args[0]) : NULL;
+	const struct verb *wanted = NULL;
 
+	if (verb->parse == parse_release && ask->n_args > 0)
+		wanted = find_verb(ask->args[0]);
+	if (verb->parse == parse_release && ask->n_args > 0 && !wanted)
+		wanted = find_joined(ask->args[0]);
 	return (wanted ? wanted : verb)->usage;
 }
 
