@@ -15,6 +15,8 @@
  * 0: there is none, or that is not possible.
  */
 int vt_helper_borrow_context(struct vt_helper_shared *shared, int *device);
+/* The same for one device; ordinal is the driver's. */
+int vt_helper_borrow_context_of(struct vt_helper_shared *shared, int ordinal, int *device);
 void vt_helper_return_context(struct vt_helper_shared *shared, int device);
 
 /*

@@ -259,19 +259,26 @@ static int borrow_primary(struct vt_helper_shared *shared, CUdevice device)
 	return 0;
 }
 
-int vt_helper_borrow_context(struct vt_helper_shared *shared, int *device)
+int vt_helper_borrow_context_of(struct vt_helper_shared *shared, int ordinal, int *device)
 {
 	const struct vt_helper_imports *imports = &shared->imports;
-	count_fn *count = PTR(cuDeviceGetCount, count_fn);
 	device_fn *get = PTR(cuDeviceGet, device_fn);
+
+	return get && imports->cuDevicePrimaryCtxGetState && imports->cuDevicePrimaryCtxRetain &&
+	       imports->cuDevicePrimaryCtxRelease && imports->cuCtxPushCurrent &&
+	       imports->cuCtxPopCurrent && get(device, ordinal) == CUDA_SUCCESS &&
+	       borrow_primary(shared, *device);
+}
+
+int vt_helper_borrow_context(struct vt_helper_shared *shared, int *device)
+{
+	count_fn *count = PTR(cuDeviceGetCount, count_fn);
 	int n = 0;
 
-	if (!count || !get || !imports->cuDevicePrimaryCtxGetState ||
-	    !imports->cuDevicePrimaryCtxRetain || !imports->cuDevicePrimaryCtxRelease ||
-	    !imports->cuCtxPushCurrent || !imports->cuCtxPopCurrent || count(&n) != CUDA_SUCCESS)
+	if (!count || count(&n) != CUDA_SUCCESS)
 		return 0;
 	for (int i = 0; i < n && i < VT_MAX_CUDA_DEVICES; i++)
-		if (get(device, i) == CUDA_SUCCESS && borrow_primary(shared, *device))
+		if (vt_helper_borrow_context_of(shared, i, device))
 			return 1;
 	return 0;
 }

@@ -5,6 +5,7 @@ helper_sources = \
 	helper/cuda.c \
 	helper/flight.c \
 	helper/jax.c \
+	helper/limits.c \
 	helper/load.c \
 	helper/main.c \
 	helper/map.c \

@@ -86,6 +86,12 @@ static uint32_t op_ranges(struct vt_helper_shared *shared, uint64_t mapped)
 				   room_size(shared, mapped));
 }
 
+static uint32_t op_limits(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	(void)mapped;
+	return vt_helper_op_limits(shared);
+}
+
 static uint32_t op_load_recorder(struct vt_helper_shared *shared, uint64_t mapped)
 {
 	vt_helper_spare_captures(shared); /* libraries' constructors run */
@@ -113,6 +119,7 @@ static helper_op *const *find_op(uint32_t op)
 		[VT_OP_LOAD_RECORDER] = op_load_recorder,
 		[VT_OP_CALL_RECORDER] = op_call_recorder,
 		[VT_OP_RANGES] = op_ranges,
+		[VT_OP_LIMITS] = op_limits,
 	};
 
 	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;

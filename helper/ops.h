@@ -40,6 +40,12 @@ uint32_t vt_helper_op_cuda_pools(struct vt_helper_shared *shared);
 uint32_t vt_helper_op_ranges(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
 /*
+ * Fills shared->limits. It can wait for as long as another thread waits in the driver: see
+ * src/collect/limits.c.
+ */
+uint32_t vt_helper_op_limits(struct vt_helper_shared *shared);
+
+/*
  * Fills shared->torch and room (the file area behind the header, VT_HELPER_ROOM_OFFSET bytes after
  * shared) with records. VT_HELPER_NO_ROOM sets shared->room_needed to the bytes of room that would
  * do.

@@ -20,7 +20,7 @@
 #include "vramtap/torch.h"
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
-#define VT_HELPER_ABI 7
+#define VT_HELPER_ABI 8
 /* of the memory file the library is loaded from, + "-" + build id */
 #define VT_HELPER_FILE_NAME "vramtap-helper"
 
@@ -39,6 +39,7 @@ enum vt_helper_op {
 	VT_OP_ASK_OWNERS = 9,
 	VT_OP_RANGES = 10,  /* every allocation that the driver knows of */
 	VT_OP_ASK_JAX = 11, /* the memory profile of JAX, through the interpreter */
+	VT_OP_LIMITS = 12,  /* limits of the contexts; it can wait for other threads */
 };
 
 enum vt_helper_status {
@@ -77,6 +78,8 @@ struct vt_helper_imports {
 	uint64_t cuPointerGetAttribute;
 	uint64_t cuPointerGetAttributes;
 	uint64_t cuDeviceGetGraphMemAttribute; /* CUDA 11.4 on */
+	uint64_t cuDeviceGetAttribute;
+	uint64_t cuCtxGetLimit;
 	/* runtime */
 	uint64_t cudaMemGetInfo;
 	uint64_t cudaRuntimeGetVersion;
@@ -263,6 +266,18 @@ struct vt_device_use {
 	uint8_t graph_known;
 	uint8_t pad[6];
 	uint64_t graph_used, graph_reserved; /* memory of CUDA graphs */
+};
+
+/*
+ * Of a device whose primary context is active: the driver has a stack of stack_bytes for each
+ * thread that can be resident.
+ */
+struct vt_device_limits {
+	uint64_t stack_bytes; /* CU_LIMIT_STACK_SIZE */
+	uint32_t multiprocessors;
+	uint32_t threads; /* of each multiprocessor */
+	uint8_t known;    /* the other fields are set */
+	uint8_t pad[7];
 };
 
 /* More address space than this is walked in larger steps, and only once. */
@@ -521,6 +536,7 @@ struct vt_helper_shared {
 	struct vt_ask_jax_answer jax;
 	struct vt_recorder_answer recorder;
 	struct vt_ranges_answer ranges;
+	struct vt_device_limits limits[VT_MAX_CUDA_DEVICES];
 };
 
 /* Where the room for records starts, in bytes after the head. */

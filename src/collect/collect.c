@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "collect/outside.h"
+#include "inject/inject.h"
 
 /* How long a second vramtap waits for the first one to finish. */
 #define LOCK_WAIT_NS (10 * VT_NS_PER_S)
@@ -53,6 +54,7 @@ static void begin_memory(struct vt_collect *c)
 
 static void finish_memory(struct vt_collect *c)
 {
+	vt_collect_limits(c);
 	vt_collect_recorded_join(c);
 	vt_collect_history_read(c);
 	vt_collect_moment_is_read(c);
@@ -108,6 +110,7 @@ static struct vt_error *collect_target(struct vt_collect *c, const struct vt_sub
 
 static void collect_deinit(struct vt_collect *c)
 {
+	vt_helper_destroy(c->helper);
 	vt_stop_deinit(&c->stop);
 	vt_collect_history_deinit(c);
 	vt_collect_recorded_deinit(c);

@@ -145,6 +145,8 @@ struct vt_collect {
 	bool have_python;
 	/* where a thread's current context is (helper_abi.h); slot 0: unknown */
 	int context_slot, context_inner;
+	struct vt_helper
+		*helper;  /* kept beyond vt_collect_inside(), for collect/limits.c; or NULL */
 	pid_t helper_tid; /* of this report's own helper thread: not part of the target */
 	enum vt_moment moment;
 	struct vt_flight_setting flight; /* the environment's settings for the flight recorder */
@@ -211,6 +213,13 @@ void vt_collect_say_not_asked(struct vt_collect *c);
  * answer none.
  */
 bool vt_collect_ledger(struct vt_collect *c, struct vt_helper *helper);
+/*
+ * collect/limits.c: the local memory of kernels. Whether the helper is kept for it (c->helper)
+ * until the stacks are known; the question, which is not asked if it might wait. The helper ends
+ * with it.
+ */
+bool vt_collect_limits_wanted(const struct vt_collect *c);
+void vt_collect_limits(struct vt_collect *c);
 /* collect/pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_pinned(struct vt_collect *c);
 

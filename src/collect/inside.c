@@ -467,5 +467,8 @@ void vt_collect_inside(struct vt_collect *c)
 		vt_collect_ask_jax(c, helper);
 	if (c->options->ask_collectives)
 		vt_collect_flight(c, helper);
-	vt_helper_destroy(helper);
+	if (vt_collect_limits_wanted(c))
+		c->helper = helper;
+	else
+		vt_helper_destroy(helper);
 }

@@ -15,6 +15,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/inside.c \
 	src/collect/ledger.c \
 	src/collect/libpools.c \
+	src/collect/limits.c \
 	src/collect/origin_core.c \
 	src/collect/origin_held.c src/collect/origin_held.h \
 	src/collect/origin_process.c \

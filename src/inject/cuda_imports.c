@@ -45,6 +45,8 @@ static const struct import {
 	{ "libcuda.so", FIELD(cuPointerGetAttribute), { "cuPointerGetAttribute" } },
 	{ "libcuda.so", FIELD(cuPointerGetAttributes), { "cuPointerGetAttributes" } },
 	{ "libcuda.so", FIELD(cuDeviceGetGraphMemAttribute), { "cuDeviceGetGraphMemAttribute" } },
+	{ "libcuda.so", FIELD(cuDeviceGetAttribute), { "cuDeviceGetAttribute" } },
+	{ "libcuda.so", FIELD(cuCtxGetLimit), { "cuCtxGetLimit" } },
 	{ "libcudart", FIELD(cudaMemGetInfo), { "cudaMemGetInfo" } },
 	{ "libcudart", FIELD(cudaRuntimeGetVersion), { "cudaRuntimeGetVersion" } },
 #undef FIELD

@@ -13,6 +13,10 @@
 /* More than any device or address space has: no sum of a million of them overflows. */
 #define MAX_BYTES (UINT64_C(1) << 43)
 #define DRIVER_PAGE (UINT64_C(2) << 20)
+/* Of local memory: 512 KiB a thread is the most that the CUDA C++ Programming Guide knows. */
+#define MAX_STACK (UINT64_C(1) << 20)
+#define MAX_MULTIPROCESSORS 4096
+#define MAX_RESIDENT 65536
 
 static struct vt_model_ledger_device *device_of(struct vt_model_ledger *ledger, int device)
 {
@@ -482,6 +486,21 @@ static void find_rest(struct vt_model *model, struct vt_model_ledger_device *d)
 	find_own_rest(model, d, device->used_bytes);
 }
 
+/* A part of the process's own rest, or of the whole one: never more than that. */
+static void find_local_memory(struct vt_model_ledger_device *d)
+{
+	struct vt_model_local_memory *local = &d->local;
+	uint64_t rest = d->own_rest_known ? d->own_rest_bytes : d->rest_bytes;
+
+	local->known = local->known && d->rest_known && local->stack_bytes &&
+		       local->stack_bytes <= MAX_STACK && local->multiprocessors &&
+		       local->multiprocessors <= MAX_MULTIPROCESSORS && local->threads &&
+		       local->threads <= MAX_RESIDENT;
+	local->bytes = local->known ? local->stack_bytes * local->multiprocessors * local->threads :
+				      0;
+	local->known = local->known && local->bytes <= rest;
+}
+
 static void check_sum(struct vt_model *model, const struct vt_model_ledger_device *d)
 {
 	const struct vt_model_device *device = vt_model_device(model, d->device);
@@ -547,6 +566,7 @@ bool vt_account_ledger(struct vt_model *model)
 	add_totals(ledger);
 	for (size_t i = 0; i < ledger->devices.n; i++) {
 		find_rest(model, &ledger->devices.data[i]);
+		find_local_memory(&ledger->devices.data[i]);
 		check_sum(model, &ledger->devices.data[i]);
 	}
 	return true;

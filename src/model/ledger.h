@@ -56,6 +56,17 @@ struct vt_model_line {
 	uint64_t largest; /* range */
 };
 
+/*
+ * Local memory of kernels: the driver has a stack for each thread that can be resident, and gives
+ * none of it back.
+ */
+struct vt_model_local_memory {
+	bool known;
+	uint64_t stack_bytes;              /* of a thread: the context's limit */
+	uint64_t multiprocessors, threads; /* that can be resident on each */
+	uint64_t bytes;                    /* filled by account */
+};
+
 /* Of a device on which the process has an active context. */
 struct vt_model_ledger_device {
 	int device;
@@ -77,6 +88,7 @@ struct vt_model_ledger_device {
 	/* Of the rest, this process's: what the kernel driver counts for it and no range has. */
 	bool own_rest_known;
 	uint64_t own_rest_bytes;
+	struct vt_model_local_memory local; /* a part of the rest */
 };
 
 struct vt_model_ledger {

@@ -15,6 +15,7 @@ from report_torch import Driver, versions
 SIMCUDA = os.path.join(CACHE, "simcuda")
 KIB, MIB = 1 << 10, 1 << 20
 CONTEXT = 256 * MIB  # of the simulated device
+RESIDENT = 132 * 2048  # threads of it
 BINARY = []
 # What the program calls it: the report's kind.
 KINDS = {"malloc": "device", "managed": "managed", "host": "host", "async": "pool", "pool": "pool", "graph": "graph", "map": "mapped",
@@ -206,6 +207,23 @@ def test_without_a_context():
         equal(job.ask(""), "0", "a context came about")
 
 
+def test_local_memory():
+    """The stacks of kernels are a part of the context that follows the limit; nothing is left of the question."""
+    with Calls() as calls:
+        tasks = os.listdir(f"/proc/{calls.pid}/task")
+        first = the_line(read(calls.pid, expect=COMPLETE))
+        check(first["local_memory"], "not asked for", first)
+        equal(first["local_memory"]["bytes"], 512 * RESIDENT, "the limit that the driver begins with")
+        calls.succeeds("stack", 4096)
+        now = the_line(read(calls.pid, expect=COMPLETE))
+        equal((now["local_memory"]["bytes"], now["local_memory"]["stack_bytes"]), (4096 * RESIDENT, 4096), "a larger limit")
+        equal(now["rest_bytes"] - first["rest_bytes"], (4096 - 512) * RESIDENT, "the rest has it")
+        _, out, _ = report(calls.pid, "--width", "120")
+        check(re.search(r"^    of which local memory of kernels +1.03 GiB +4.00 KiB of stack for each of 270,336 threads$", out, re.M), "the row", out)
+        equal(os.listdir(f"/proc/{calls.pid}/task"), tasks, "a thread is left")
+        equal(the_line(read(calls.pid, "--allow-resume"))["local_memory"], None, "asked with --allow-resume")
+
+
 # ---- when the device is busy ----
 
 def captured(calls):
@@ -230,6 +248,7 @@ def hung(calls):
     every_kind(calls)
     victim = calls.allocate("malloc", 8 * MIB)
     calls.succeeds("hang")
+    check(the_line(read(calls.pid))["local_memory"], "a thread that only waits for the device is no reason not to ask")
     calls.succeeds("waste", hex(victim))
     before = calls("pools")
     begin = time.monotonic()
@@ -239,6 +258,7 @@ def hung(calls):
     has_all(calls, data)
     adds_up(data)
     check(data["ledger"]["whole"], "not whole", data["diagnostics"])
+    equal(the_line(data)["local_memory"], None, "that question would have waited")
     equal(calls("contexts"), "1", "a context came about")
     equal(calls("pools"), before, "the default pool")
     calls.succeeds("go")

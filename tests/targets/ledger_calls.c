@@ -14,6 +14,7 @@
  *	capture, captured	-> result: a capture of a stream begins, is ended
  *	hang, go		-> result: a kernel spins until "go", and a thread waits for it
  *	fault			-> 700: a kernel reads an illegal address (on a real device only)
+ *	stack SIZE		-> result: of each thread of a kernel
  *	contexts		-> how many devices have an active context
  *	pools			-> what the default pool has reserved
  */
@@ -161,8 +162,10 @@ static void *wait_for_device(void *arg)
 	return arg;
 }
 
+/* Without a context of its own the thread would get an error at once. */
 static void *free_it(void *arg)
 {
+	CALL3("cuCtxSetCurrent", context, 0, 0);
 	CALL3("cuMemFree_v2", arg, 0, 0);
 	return NULL;
 }
@@ -286,6 +289,8 @@ static long do_other(const char *what, uint64_t a, uint64_t b)
 		return hang(what[0] == 'h');
 	if (!strcmp(what, "fault"))
 		return fault();
+	if (!strcmp(what, "stack"))
+		return CALL3("cuCtxSetLimit", 0, a, 0);
 	if (!strcmp(what, "contexts"))
 		return contexts();
 	if (!strcmp(what, "pools"))

@@ -36,6 +36,20 @@ static void write_claimed(struct vt_json *json, const struct vt_model_ledger_dev
 	vt_json_end_object(json);
 }
 
+static void write_local(struct vt_json *json, const struct vt_model_local_memory *local)
+{
+	if (!local->known) {
+		vt_json_null(json, "local_memory");
+		return;
+	}
+	vt_json_object_line(json, "local_memory");
+	vt_json_uint(json, "bytes", local->bytes);
+	vt_json_uint(json, "stack_bytes", local->stack_bytes);
+	vt_json_uint(json, "multiprocessors", local->multiprocessors);
+	vt_json_uint(json, "threads", local->threads);
+	vt_json_end_object(json);
+}
+
 static void write_device(struct vt_json *json, const struct vt_model_ledger_device *d)
 {
 	vt_json_object(json, NULL);
@@ -59,6 +73,7 @@ static void write_device(struct vt_json *json, const struct vt_model_ledger_devi
 		vt_json_uint(json, "rest_of_process_bytes", d->own_rest_bytes);
 	else
 		vt_json_null(json, "rest_of_process_bytes");
+	write_local(json, &d->local);
 	vt_json_end_object(json);
 }
 
@@ -186,6 +201,19 @@ static void load_claimed(struct vt_json_in *in, json_t *from, struct vt_model_le
 	}
 }
 
+static void load_local(struct vt_json_in *in, json_t *from, struct vt_model_local_memory *local)
+{
+	json_t *one = vt_json_in_object(in, from, "local_memory");
+
+	if (!one)
+		return;
+	local->known = true;
+	local->bytes = vt_json_in_need_uint(in, one, "bytes");
+	local->stack_bytes = vt_json_in_need_uint(in, one, "stack_bytes");
+	local->multiprocessors = vt_json_in_need_uint(in, one, "multiprocessors");
+	local->threads = vt_json_in_need_uint(in, one, "threads");
+}
+
 static void load_device(struct vt_json_in *in, json_t *from, struct vt_model_ledger *ledger)
 {
 	struct vt_model_ledger_device *d = vt_vec_append(&ledger->devices);
@@ -206,6 +234,7 @@ static void load_device(struct vt_json_in *in, json_t *from, struct vt_model_led
 	d->found_bytes = vt_json_in_need_uint(in, from, "found_bytes");
 	d->rest_known = vt_json_in_uint(in, from, "rest_bytes", &d->rest_bytes);
 	d->own_rest_known = vt_json_in_uint(in, from, "rest_of_process_bytes", &d->own_rest_bytes);
+	load_local(in, from, &d->local);
 }
 
 static unsigned int claimer_in(struct vt_json_in *in, json_t *from)

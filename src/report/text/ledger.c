@@ -97,6 +97,20 @@ static void print_kinds(const struct vt_table *t, const struct vt_model_ledger *
 	}
 }
 
+static void print_local_memory(const struct vt_table *t, const struct vt_model_ledger_device *d)
+{
+	const struct vt_model_local_memory *local = &d->local;
+	char note[MAX_NOTE], size[VT_NUM_MAX], threads[VT_NUM_MAX];
+
+	if (!local->known)
+		return;
+	snprintf(note, sizeof(note), "%s of stack for each of %s threads",
+		 vt_format_size(size, local->stack_bytes),
+		 vt_format_count(threads, local->multiprocessors * local->threads));
+	vt_table_row(t, &(struct vt_table_row){ 1, "of which local memory of kernels", local->bytes,
+						VT_NO_BLOCKS, note, false });
+}
+
 static void print_own_rest(const struct vt_table *t, const struct vt_model_ledger *ledger,
 			   const struct vt_model_ledger_device *d)
 {
@@ -106,6 +120,7 @@ static void print_own_rest(const struct vt_table *t, const struct vt_model_ledge
 			     ledger->whole ? "by the kernel driver's count, in no allocation" :
 					     "and allocations that could not be listed",
 			     !ledger->whole });
+	print_local_memory(t, d);
 	vt_table_row(t, &(struct vt_table_row){ 0, "not of this process",
 						d->rest_bytes - d->own_rest_bytes, VT_NO_BLOCKS,
 						"other processes, managed memory, the driver's own",
@@ -120,15 +135,17 @@ static void print_rest(const struct vt_table *t, const struct vt_model_ledger *l
 	uint64_t rest = d->rest_bytes - d->own_rest_bytes; /* it is in no process's count */
 	uint64_t most = managed->asked < rest ? managed->asked : rest;
 
-	if (d->own_rest_known)
+	if (d->own_rest_known) {
 		print_own_rest(t, ledger, d);
-	else
+	} else {
 		vt_table_row(t, &(struct vt_table_row){
 					0, "contexts, code, other processes", d->rest_bytes,
 					VT_NO_BLOCKS,
 					ledger->whole ? "used, in no allocation of this process" :
 							"and allocations that could not be listed",
 					!ledger->whole });
+		print_local_memory(t, d);
+	}
 	if (most)
 		vt_table_row(t, &(struct vt_table_row){ 1, "of which managed, at most", most,
 							managed->ranges, NULL, false });

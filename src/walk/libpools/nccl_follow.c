@@ -15,7 +15,7 @@
 #include "base/map.h"
 #include "walk/libpools/nccl.h"
 
-#define MAGIC UINT64_C(0x0280028002800280) /* NCCL_MAGIC */
+#define MAGIC UINT64_C(0x0280028002800280)      /* NCCL_MAGIC */
 #define LEAST_COMMUNICATOR (UINT64_C(32) << 10) /* 64 channels alone are that large */
 #define PAGE 4096
 #define MAX_BLOCK (UINT64_C(4) << 20)
@@ -49,7 +49,8 @@ uint64_t vt_nccl_block(const struct vt_nccl *nccl, uint64_t addr)
 	size = word & ~(uint64_t)FLAGS;
 	if (size < LEAST || size % 16 || size > e->end - (addr - HEAD) || size > MAX_BLOCK)
 		return 0;
-	if (word & MAPPED) /* a mapping of its own, in whole pages; the next one's head is not its */
+	if (word &
+	    MAPPED) /* a mapping of its own, in whole pages; the next one's head is not its */
 		return (addr - HEAD) % PAGE || size % PAGE ? 0 : size - HEAD;
 	return size - 8;
 }
@@ -90,7 +91,7 @@ struct walk {
 	struct vt_nccl *nccl;
 	uint64_t comm;
 	VT_VEC(struct block) blocks; /* a queue */
-	struct vt_map known; /* address → block.shared */
+	struct vt_map known;         /* address → block.shared */
 	uint64_t bytes;
 	uint64_t *words; /* of the block that is looked at */
 };

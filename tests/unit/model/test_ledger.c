@@ -248,6 +248,42 @@ static void test_own_rest(void **state)
 	}
 }
 
+/* Only what makes sense and fits into the rest. */
+static void test_local_memory(void **state)
+{
+	static const struct {
+		struct vt_model_local_memory local;
+		uint64_t bytes; /* 0: not known */
+	} cases[] = {
+		{ { .known = true, .stack_bytes = 1024, .multiprocessors = 132, .threads = 2048 },
+		  264 * MIB },
+		{ { .known = false, .stack_bytes = 1024, .multiprocessors = 132, .threads = 2048 },
+		  0 },
+		{ { .known = true, .stack_bytes = 65536, .multiprocessors = 132, .threads = 2048 },
+		  0 }, /* 16.5 GiB of a rest of 10 */
+		{ { .known = true, .stack_bytes = 1024, .multiprocessors = 0, .threads = 2048 },
+		  0 },
+		{ { .known = true,
+		    .stack_bytes = UINT64_MAX / 2,
+		    .multiprocessors = 2,
+		    .threads = 2 },
+		  0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vt_model model;
+
+		begin(&model);
+		model.ledger.devices.data[0].local = cases[i].local;
+		assert_true(vt_model_account(&model));
+		assert_int_equal(first(&model)->local.known, cases[i].bytes != 0);
+		if (cases[i].bytes)
+			assert_int_equal(first(&model)->local.bytes, cases[i].bytes);
+		vt_model_deinit(&model);
+	}
+}
+
 /* A pool whose totals could not be asked for has what its allocations have. */
 static void test_unknown_pools(void **state)
 {
@@ -390,6 +426,7 @@ int main(void)
 		cmocka_unit_test(test_own_rest),       cmocka_unit_test(test_unknown_pools),
 		cmocka_unit_test(test_pool_twice),     cmocka_unit_test(test_overlaps),
 		cmocka_unit_test(test_nonsense),       cmocka_unit_test(test_many),
+		cmocka_unit_test(test_local_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -632,6 +632,9 @@ static void add_other_ranges(struct vt_model *model)
 {
 	struct vt_model_ledger_device *d = report_add_ledger(model, 0);
 
+	d->local = (struct vt_model_local_memory){
+		.known = true, .stack_bytes = 1024, .multiprocessors = 132, .threads = 2048
+	};
 	d->graph_known = true;
 	d->graph_used_bytes = 32 * MIB;
 	d->graph_reserved_bytes = 64 * MIB;

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The local memory of kernels, which is a part of each context: its size follows from a limit of
+ * the context. That question waits while another thread frees memory on a device that hangs. So it
+ * is the last one, after the stop: only if the stacks of all threads are known, and none of them is
+ * inside the driver, except where it does not matter.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "collect/collect.h"
+#include "inject/inject.h"
+
+#define DEADLINE_NS (50 * VT_NS_PER_MS)
+#define DRIVER "libcuda.so"
+
+/*
+ * Threads that wait for the device here keep no lock that the question needs: measured with
+ * cuCtxSynchronize() while a kernel hangs, driver 580.159.04.
+ */
+static const char *const harmless[] = { "cuCtxSynchronize",      "cuCtxSynchronize_v2",
+					"cudaDeviceSynchronize", "cuStreamSynchronize",
+					"cudaStreamSynchronize", "cuEventSynchronize",
+					"cudaEventSynchronize" };
+
+static bool is_harmless(const struct vt_model_frame *f)
+{
+	for (size_t i = 0; f->function && i < sizeof(harmless) / sizeof(harmless[0]); i++)
+		if (!strcmp(f->function, harmless[i]))
+			return true;
+	return false;
+}
+
+static bool is_of_driver(const struct vt_model_frame *f)
+{
+	return f->kind == VT_FRAME_NATIVE && f->module &&
+	       !strncmp(f->module, DRIVER, sizeof(DRIVER) - 1);
+}
+
+static bool is_of_libc(const struct vt_model_frame *f)
+{
+	return f->kind == VT_FRAME_NATIVE && f->module &&
+	       (!strncmp(f->module, "libc.so", 7) || !strncmp(f->module, "libc-2", 6) ||
+		!strncmp(f->module, "libpthread", 10));
+}
+
+/* The driver's own threads: they begin in it, and sleep in a system call that libc makes. */
+static bool is_drivers_own(const struct vt_model_stack *stack)
+{
+	size_t n = stack->n_frames;
+
+	while (n > 0 && is_of_libc(&stack->frames[n - 1]))
+		n--;
+	return n > 0 && is_of_driver(&stack->frames[n - 1]) && is_of_libc(&stack->frames[0]);
+}
+
+static bool may_be_in_driver(const struct vt_model_thread *t)
+{
+	bool in_driver = false;
+
+	if (t->taken == VT_TAKEN_RUNNING || !t->stack.has_native || t->stack.truncated ||
+	    t->stack.why)
+		return true;
+	for (size_t i = 0; i < t->stack.n_frames; i++) {
+		if (is_harmless(&t->stack.frames[i]))
+			return false;
+		in_driver = in_driver || is_of_driver(&t->stack.frames[i]);
+	}
+	return in_driver && !(t->syscall && is_drivers_own(&t->stack));
+}
+
+static bool is_safe(const struct vt_collect *c)
+{
+	const struct vt_model *model = c->model;
+
+	if (!model->threads.n || c->stop.n_escaped || !c->model->timing.stop_end_ns)
+		return false;
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (may_be_in_driver(&model->threads.data[i]))
+			return false;
+	return true;
+}
+
+static void take(struct vt_model_ledger *ledger, struct vt_helper *helper)
+{
+	for (size_t i = 0; i < ledger->devices.n; i++) {
+		struct vt_model_ledger_device *d = &ledger->devices.data[i];
+		struct vt_device_limits limits; /* a copy: the target could change it */
+
+		if (d->device < 0 || d->device >= VT_MAX_CUDA_DEVICES)
+			continue;
+		limits = vt_helper_shared(helper)->limits[d->device];
+		d->local.known = limits.known;
+		d->local.stack_bytes = limits.stack_bytes;
+		d->local.multiprocessors = limits.multiprocessors;
+		d->local.threads = limits.threads;
+	}
+}
+
+bool vt_collect_limits_wanted(const struct vt_collect *c)
+{
+	return c->model->ledger.known && !c->model->ledger.by_attributes && c->helper_tid &&
+	       !c->options->allow_resume && (c->options->want & VT_WANT_THREADS);
+}
+
+void vt_collect_limits(struct vt_collect *c)
+{
+	struct vt_error *err = NULL;
+
+	if (!c->helper)
+		return;
+	if (is_safe(c)) {
+		err = vt_helper_call(c->helper, VT_OP_LIMITS, vt_now_ns() + DEADLINE_NS);
+		if (!err)
+			take(&c->model->ledger, c->helper);
+	}
+	vt_error_destroy(err); /* it is a part of the rest then, as without the question */
+	vt_helper_destroy(c->helper);
+	c->helper = NULL;
+}
