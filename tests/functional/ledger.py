@@ -248,7 +248,9 @@ def hung(calls):
     every_kind(calls)
     victim = calls.allocate("malloc", 8 * MIB)
     calls.succeeds("hang")
-    check(the_line(read(calls.pid))["local_memory"], "a thread that only waits for the device is no reason not to ask")
+    for waiting in ("stream", "event"):
+        calls.succeeds(waiting)
+        check(the_line(read(calls.pid))["local_memory"], f"threads that only wait for the device are no reason not to ask: {waiting}")
     calls.succeeds("waste", hex(victim))
     before = calls("pools")
     begin = time.monotonic()

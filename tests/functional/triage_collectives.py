@@ -3,6 +3,7 @@
 """How far collectives are, by PyTorch's flight recorders: real process groups of NCCL on the simulated device.
 
 What the ranks' own recorders tell them, in a thread of their own, is the truth."""
+import collections
 import contextlib
 import json
 import os
@@ -259,7 +260,8 @@ def test_gil_is_kept():
     """One keeps the GIL: it is not asked, and others are."""
     with job("gil", ranks=2, of=1) as running:
         # PyTorch starts the last of them a moment after the rank says that it is ready.
-        wait_until(lambda: threads(running.ranks[1]).count("pt_nccl_heartbt") == 2, 10, "the threads of both groups")
+        wait_until(lambda: {"pt_nccl_heartbt": 2, "pt_nccl_watchdg": 2}.items() <= collections.Counter(threads(running.ranks[1])).items(), 10,
+                   "the threads of both groups")
         before = threads(running.ranks[1])
         found, text = running.triage()
         members = by_pid(found)

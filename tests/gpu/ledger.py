@@ -13,7 +13,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "functional"))
 import ledger  # noqa: E402
-from harness import COMPLETE, PARTIAL, Job, check, equal, main, report, report_json, vramtap  # noqa: E402
+from harness import COMPLETE, PARTIAL, Job, Skip, check, equal, main, report, report_json, vramtap  # noqa: E402
 
 GIB, MIB = 1 << 30, 1 << 20
 UNEXPLAINED = 1  # per cent of the device's used memory
@@ -101,6 +101,22 @@ def test_ledger_hung():
         figure("hung", data)
         print(f"    wall {wall:.2f} s with the schema's check")
         check(wall < 20, "a question waited", wall)
+
+
+def test_ledger_local_memory():
+    """What is computed is what the driver takes when the limit changes."""
+    with a_program() as calls:
+        settled(calls)
+        before = None
+        for stack in (1024, 4096, 16384, 1024):
+            calls.succeeds("stack", stack)
+            line = ledger.the_line(ledger.read(calls.pid))
+            check(line["local_memory"], "not asked for", line)
+            local, rest = line["local_memory"]["bytes"], line["rest_of_process_bytes"]
+            print(f"  FIGURE ledger local memory: {line['local_memory']}, rest of the process {(rest or 0) / MIB:.2f} MiB, in all {line['rest_bytes'] / MIB:.2f}")
+            if before:
+                equal(line["rest_bytes"] - before[1], local - before[0], "what the driver takes")
+            before = local, line["rest_bytes"]
 
 
 def test_ledger_fault():
@@ -326,6 +342,84 @@ def test_ledger_cupy():
         for pool in pools_of(data, "cupy"):
             equal((pool["used_bytes"], pool["held_bytes"]), (says["bytes_in_use"], says["pool_bytes"]), f"{label}: CuPy's own numbers")
     with_program("CuPy", CUPY, says_cupy)
+
+
+# One rank; with NCCL_RANKS as many as there are devices. A buffer that is made to be shared is the user's, though NCCL reduces it.
+NCCL = """
+import ctypes, json, os, sys, torch, torch.distributed as dist
+rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+torch.cuda.set_device(rank)
+x = torch.ones(1 << 20, device="cuda"); y = x[:1024].view(32, 32) @ x[:1024].view(32, 32)
+cuda = ctypes.CDLL("libcuda.so.1")
+handle, at, size = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_size_t(32 << 20)
+prop, access = (ctypes.c_int * 8)(1, 1, 1, rank), (ctypes.c_int * 3)(1, rank, 3)
+assert not cuda.cuMemCreate(ctypes.byref(handle), size, prop, ctypes.c_ulonglong(0)) and not cuda.cuMemAddressReserve(
+    ctypes.byref(at), size, ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_ulonglong(0)) and not cuda.cuMemMap(
+    at, size, ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0)) and not cuda.cuMemSetAccess(at, size, access, ctypes.c_size_t(1))
+class Mine:
+    __cuda_array_interface__ = dict(shape=(1 << 20,), typestr="<f4", data=(at.value, False), version=3)
+mine = torch.as_tensor(Mine(), device="cuda")
+torch.cuda.synchronize()
+print("READY", flush=True)
+sys.stdin.readline()
+dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+groups = [None, dist.new_group(list(range(ranks)))]
+for group in groups:
+    for tensor in (x, mine):
+        dist.all_reduce(tensor, group=group)
+torch.cuda.synchronize()
+print(json.dumps({"users": [at.value], "communicators": len(groups)}), flush=True)
+sys.stdin.readline()
+"""
+
+
+def with_nccl(ranks):
+    """Before NCCL, and when it has two communicators: what it took is NCCL's, and nothing else is."""
+    with tempfile.TemporaryDirectory() as where:
+        path = os.path.join(where, "program.py")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(NCCL)
+        jobs = []
+        try:
+            for rank in range(ranks):
+                env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT="29517", NCCL_NVLS_ENABLE="0")
+                job = Job([sys.executable, "-W", "ignore", path], env=env)
+                job.__enter__()
+                jobs.append(job)
+            before = [ledger.read(job.proc.pid, "--no-owners") for job in jobs]
+            for job in jobs:
+                job.start("go")
+            says = [json.loads(job.answer()) for job in jobs]
+            for rank, job in enumerate(jobs):
+                data = ledger.read(job.proc.pid, "--no-owners")
+                line, was = ledger.the_line(data, rank), ledger.the_line(before[rank], rank)
+                ranges = {int(r["address"], 16): r for r in data["ledger"]["ranges"]}
+                figure(f"NCCL, rank {rank} of {ranks}", data)
+                pools = pools_of(data, "nccl")
+                print(f"  FIGURE ledger NCCL, rank {rank} of {ranks}: {[(len(p['regions']), p['held_bytes'] // MIB) for p in pools]} allocations and MiB by "
+                      f"communicator, of {line['shareable']['ranges']} more nobody knows; pools {data['libpools']['total_ms']} ms; rest grew by "
+                      f"{((line['rest_bytes'] or 0) - (was['rest_bytes'] or 0)) / MIB:.2f} MiB; nvidia-smi says {smi(job.proc.pid)} MiB")
+                ledger.adds_up(data)
+                equal(len(pools), says[rank]["communicators"], "communicators")
+                equal([ranges[at]["claimed_by"] for at in says[rank]["users"]], [None], "the user's buffer")
+                show(job.proc.pid)
+                if ranks == 1:
+                    equal(line["shareable"]["ranges"], len(says[rank]["users"]), "all but the user's buffer is NCCL's")
+                    explained("NCCL", data, ledger.read(job.proc.pid, "--no-owners"))
+        finally:
+            for job in jobs:
+                job.__exit__(None, None, None)
+
+
+def test_ledger_nccl():
+    with_nccl(1)
+
+
+def test_ledger_nccl_two():
+    done = subprocess.run([sys.executable, "-c", "import torch; print(torch.cuda.device_count())"], capture_output=True, text=True, check=False)
+    if int(done.stdout or 0) < 2:
+        raise Skip("needs two GPUs")
+    with_nccl(2)
 
 
 def test_ledger_all():

@@ -13,6 +13,7 @@
  *	waste ADDRESS		-> 0: another thread frees it, which can take for ever
  *	capture, captured	-> result: a capture of a stream begins, is ended
  *	hang, go		-> result: a kernel spins until "go", and a thread waits for it
+ *	stream, event		-> 0: another thread waits for the kernel's stream, or an event in it
  *	fault			-> 700: a kernel reads an illegal address (on a real device only)
  *	stack SIZE		-> result: of each thread of a kernel
  *	contexts		-> how many devices have an active context
@@ -162,6 +163,23 @@ static void *wait_for_device(void *arg)
 	return arg;
 }
 
+static void *wait_for_stream(void *arg)
+{
+	CALL3("cuCtxSetCurrent", context, 0, 0);
+	CALL3("cuStreamSynchronize", spin_stream, 0, 0);
+	return arg;
+}
+
+static void *wait_for_event(void *arg)
+{
+	void *event = NULL;
+
+	CALL3("cuCtxSetCurrent", context, 0, 0);
+	if (!CALL3("cuEventCreate", &event, 0, 0) && !CALL3("cuEventRecord", event, spin_stream, 0))
+		CALL3("cuEventSynchronize", event, 0, 0);
+	return arg;
+}
+
 /* Without a context of its own the thread would get an error at once. */
 static void *free_it(void *arg)
 {
@@ -281,6 +299,10 @@ static long do_other(const char *what, uint64_t a, uint64_t b)
 		return CALL3("cuMemFreeAsync", a, stream, 0);
 	if (!strcmp(what, "waste"))
 		return in_thread(free_it, a);
+	if (!strcmp(what, "stream"))
+		return in_thread(wait_for_stream, 0);
+	if (!strcmp(what, "event"))
+		return in_thread(wait_for_event, 0);
 	if (!strcmp(what, "capture"))
 		return CALL3("cuStreamBeginCapture_v2", capture_stream, 0, 0);
 	if (!strcmp(what, "captured"))
