@@ -13,7 +13,7 @@
  *	waste ADDRESS		-> 0: another thread frees it, which can take for ever
  *	capture, captured	-> result: a capture of a stream begins, is ended
  *	hang, go		-> result: a kernel spins until "go", and a thread waits for it
- *	stream, event		-> 0: another thread waits for the kernel's stream, or an event in it
+ *	stream, event		-> 0: a thread waits for the kernel's stream, or an event in it
  *	fault			-> 700: a kernel reads an illegal address (on a real device only)
  *	stack SIZE		-> result: of each thread of a kernel
  *	contexts		-> how many devices have an active context

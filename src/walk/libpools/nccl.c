@@ -16,6 +16,8 @@
 
 #define LIBRARY "libnccl.so"
 #define MAX_ARRAY 4096 /* bytes of the array that are looked at: 512 communicators */
+#define LEAST_ARRAY 64 /* RAS makes room for 32 */
+#define MAX_OTHERS 4
 #define MAX_COMMUNICATORS 256
 
 static bool is_in(const struct vt_libpools_target *target)
@@ -40,21 +42,29 @@ static bool is_known(const struct search *s, uint64_t comm)
 	return false;
 }
 
+/*
+ * NULL where one has ended; one may be ending now. So a block in which the first words are
+ * something else is not the array.
+ */
 static struct vt_error *note_communicators(struct search *s, uint64_t array)
 {
 	uint64_t words[MAX_ARRAY / sizeof(uint64_t)];
 	uint64_t size = vt_nccl_block(&s->nccl, array);
+	size_t others = 0, before = s->found.n;
 
-	if (!size)
-		return NULL;
 	size = size < sizeof(words) ? size : sizeof(words);
-	if (vt_mem_read(s->nccl.target->mem, array, words, size))
+	if (size < LEAST_ARRAY || vt_mem_read(s->nccl.target->mem, array, words, size))
 		return NULL;
 	for (size_t i = 0; i < size / sizeof(words[0]); i++) {
 		uint64_t *to;
 
-		if (is_known(s, words[i]) || !vt_nccl_is_communicator(&s->nccl, words[i]))
+		if (!words[i] || is_known(s, words[i]))
 			continue;
+		if (!vt_nccl_is_communicator(&s->nccl, words[i])) {
+			if (++others == MAX_OTHERS && s->found.n == before)
+				return NULL;
+			continue;
+		}
 		if (s->found.n >= MAX_COMMUNICATORS)
 			return NULL;
 		to = vt_vec_append(&s->found);
@@ -80,7 +90,8 @@ static struct vt_error *search_variables(struct search *s, const struct vt_range
 		if (vt_mem_read(s->nccl.target->mem, at, words, size))
 			continue;
 		for (size_t i = 0; i < size / sizeof(words[0]); i++)
-			VT_TRY(note_communicators(s, words[i]));
+			if (words[i])
+				VT_TRY(note_communicators(s, words[i]));
 	}
 	return NULL;
 }

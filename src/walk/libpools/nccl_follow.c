@@ -43,7 +43,7 @@ uint64_t vt_nccl_block(const struct vt_nccl *nccl, uint64_t addr)
 	const struct vt_map_entry *e;
 	uint64_t word, size;
 
-	if (addr % 16 || addr < HEAD || !(e = heap_at(nccl, addr - HEAD)) ||
+	if (addr % 16 || addr < PAGE || !(e = heap_at(nccl, addr - HEAD)) ||
 	    vt_mem_read_u64(nccl->target->mem, addr - 8, &word))
 		return 0;
 	size = word & ~(uint64_t)FLAGS;
