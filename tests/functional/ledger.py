@@ -207,6 +207,26 @@ def test_without_a_context():
         equal(job.ask(""), "0", "a context came about")
 
 
+def test_recorded():
+    """From vramtap record on, each allocation has the stack that made it; the recorder sees no arrays."""
+    with Calls(env=dict(simulated(), LD_PRELOAD=os.path.join(SIMCUDA, "libcudart.so.13"))) as calls:
+        early = calls.allocate("malloc", 7 * MIB)
+        code, out, err = vramtap("record", str(calls.pid), "on", "--cupti", "--native")
+        check(code == PARTIAL, "record", code, out, err)  # there is no PyTorch
+        every_kind(calls)
+        data = read(calls.pid)
+        recorded = data["pytorch"]["recorded"]
+        ranges = {int(r["address"], 16): r for r in data["ledger"]["ranges"] if r["kind"] != "array"}
+        equal(ranges[early]["backtrace"], None, "what was there before")
+        for what, addr, _ in calls.allocated[1:]:
+            if what == "array":
+                continue
+            check(ranges[addr]["backtrace"] is not None, f"{what} has no backtrace", ranges[addr])
+            names = {recorded["frames"][i]["function"] for i in recorded["backtraces"][ranges[addr]["backtrace"]]["frames"]}
+            check("allocate" in names, f"the stack of {what}", names)
+        equal(the_line(data)["recorded"]["ranges"], the_line(data)["device_memory"]["ranges"] - 1, "recorded")
+
+
 def test_local_memory():
     """The stacks of kernels are a part of the context that follows the limit; nothing is left of the question."""
     with Calls() as calls:
