@@ -18,6 +18,7 @@ int cudaDeviceSynchronize(void), cudaEventCreate(void **e), cudaEventRecord(void
 int cudaEventQuery(void *e), cudaGetLastError(void), cudaStreamCreate(void **s);
 int cudaLaunchHostFunc(void *s, void (*fn)(void *), void *arg), cudaStreamSynchronize(void *s);
 int cudaStreamWaitEvent(void *s, void *e, unsigned flags), cudaStreamQuery(void *s);
+int cudaStreamGetId(void *s, unsigned long long *id);
 int cuInit(unsigned f), cuDevicePrimaryCtxGetState(int d, unsigned *f, int *active);
 int cuMemGetAddressRange_v2(uint64_t *base, size_t *size, uint64_t p), cuCtxGetCurrent(void **c);
 int cuMemAddressReserve(uint64_t *p, size_t n, size_t align, uint64_t at, unsigned long long f);
@@ -198,8 +199,12 @@ static void check_streams(void)
 {
 	pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 	void *s1 = NULL, *s2 = NULL, *e = NULL;
+	unsigned long long id[4] = { 0 };
 
 	CHECK(cudaStreamCreate(&s1) == 0 && cudaStreamCreate(&s2) == 0);
+	CHECK(cudaStreamGetId(s1, &id[0]) == 0 && cudaStreamGetId(s2, &id[1]) == 0);
+	CHECK(cudaStreamGetId(NULL, &id[2]) == 0 && cudaStreamGetId((void *)1, &id[3]) == 0);
+	CHECK(id[0] != id[1] && id[0] != id[2] && id[1] != id[2] && id[2] == id[3]);
 	CHECK(cudaEventCreate(&e) == 0);
 	pthread_mutex_lock(&gate);
 	CHECK(cudaLaunchHostFunc(s1, wait_at, &gate) == 0);

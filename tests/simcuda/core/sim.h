@@ -234,6 +234,7 @@ int sim_stream_create(int device, unsigned flags, int priority, struct sim_strea
 int sim_stream_destroy(struct sim_stream *stream);
 int sim_stream_device(const struct sim_stream *stream);
 int sim_stream_priority(const struct sim_stream *stream);
+uint64_t sim_stream_id(const struct sim_stream *stream); /* no other one of the process has it */
 int sim_stream_query(struct sim_stream *stream);
 void sim_stream_wait_idle(struct sim_stream *stream);
 void sim_device_wait_idle(int device);

@@ -30,6 +30,7 @@ struct sim_stream {
 	uint32_t magic;
 	int device, priority, hung;
 	unsigned flags;
+	uint64_t id;
 	uint64_t submitted, completed, until_ns;
 	struct job *first, **last;
 	int has_thread;
@@ -56,6 +57,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct sim_stream *stream_new(int device, unsigned flags, int priority)
 {
+	static uint64_t last_id;
 	struct sim_stream *s = calloc(1, sizeof(*s));
 
 	if (!s)
@@ -64,6 +66,7 @@ static struct sim_stream *stream_new(int device, unsigned flags, int priority)
 	s->device = device;
 	s->flags = flags;
 	s->priority = priority;
+	s->id = ++last_id;
 	s->last = &s->first;
 	pthread_cond_init(&s->more, NULL);
 	s->next = streams[device];
@@ -120,6 +123,11 @@ int sim_stream_device(const struct sim_stream *stream)
 int sim_stream_priority(const struct sim_stream *stream)
 {
 	return stream->priority;
+}
+
+uint64_t sim_stream_id(const struct sim_stream *stream)
+{
+	return stream->id;
 }
 
 struct sim_capture *sim_stream_capture(struct sim_stream *stream)

@@ -35,6 +35,14 @@ RT(cudaStreamGetPriority, void *stream, int *priority)
 	return SIM_OK;
 }
 
+RT(cudaStreamGetId, void *stream, unsigned long long *id)
+{
+	RT_ENTER_CTX(dev);
+	RT_STREAM(s, stream, dev);
+	*id = sim_stream_id(s);
+	return SIM_OK;
+}
+
 RT(cudaStreamQuery, void *stream)
 {
 	RT_ENTER_CTX(dev);
