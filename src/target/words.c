@@ -66,10 +66,9 @@ static void add(struct seeker *s, uint64_t addr)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void search_words(struct seeker *s, uint64_t addr, const uint64_t *words, size_t n)
+static void search_words(struct seeker *s, uint64_t value, uint64_t addr, const uint64_t *words,
+			 size_t n)
 {
-	uint64_t value = s->search->value;
-
 	for (size_t i = 0; i < n; i += GROUP) {
 		size_t end = n - i < GROUP ? n - i : GROUP;
 		uint64_t any = 0;
@@ -110,7 +109,8 @@ static void search_piece(struct seeker *s, const struct vt_range *piece, uint64_
 			fail(s, (int)got);
 			return;
 		}
-		search_words(s, at, window, (size_t)got / 8);
+		for (size_t i = 0; i < s->search->n_values; i++)
+			search_words(s, s->search->values[i], at, window, (size_t)got / 8);
 		at += got ? (uint64_t)got : PAGE - at % PAGE;
 	}
 }

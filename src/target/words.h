@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All words of a process's memory that have one value, found by several threads together: one alone
- * reads some 4 GB/s, and heaps have hundreds of megabytes. The memory is streamed, not kept.
+ * All words of a process's memory that have one of a few values, found by several threads together:
+ * one alone reads some 4 GB/s, and heaps have hundreds of megabytes. The memory is streamed, not
+ * kept.
  */
 #ifndef VT_TARGET_WORDS_H
 #define VT_TARGET_WORDS_H
@@ -30,7 +31,8 @@ struct vt_words_search {
 	struct vt_memsrc *src; /* read where the other way is refused */
 	const struct vt_range *ranges; /* at multiples of 8 bytes */
 	size_t n_ranges;
-	uint64_t value;
+	const uint64_t *values;
+	size_t n_values;
 	uint64_t deadline_ns; /* of vt_now_ns() */
 };
 

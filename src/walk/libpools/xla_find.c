@@ -142,7 +142,8 @@ static struct vt_error *search_ranges(struct search *s, const struct vt_range *r
 		.src = s->target->mem,
 		.ranges = ranges,
 		.n_ranges = n,
-		.value = s->wanted,
+		.values = &s->wanted,
+		.n_values = 1,
 		.deadline_ns = s->target->deadline_ns,
 	};
 	struct vt_words words = { 0 };

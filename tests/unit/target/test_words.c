@@ -20,6 +20,8 @@
 #define N_PAGES 20000 /* enough for several threads */
 #define VALUE UINT64_C(0x1234567890abcdef)
 #define OFTEN UINT64_C(0xfedcba0987654321)
+#define SELDOM UINT64_C(0x0badcafe0badcafe)
+#define SELDOM_AT ((size_t)512 * 9000 + 3)
 #define GONE 7000 /* a page that the child has not */
 
 static uint64_t *area;
@@ -55,6 +57,7 @@ static int setup(void **state)
 		area[i * 512 + 9] = OFTEN;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		area[places[i]] = VALUE;
+	area[SELDOM_AT] = SELDOM;
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -76,13 +79,17 @@ static int teardown(void **state)
 	return 0;
 }
 
-static struct vt_words_search search_for(uint64_t value, const struct vt_range *ranges, size_t n)
+static const uint64_t value = VALUE, often = OFTEN;
+
+static struct vt_words_search search_for(const uint64_t *wanted, const struct vt_range *ranges,
+					 size_t n)
 {
 	return (struct vt_words_search){ .live = live,
 					 .src = vt_live_source(live),
 					 .ranges = ranges,
 					 .n_ranges = n,
-					 .value = value,
+					 .values = wanted,
+					 .n_values = 1,
 					 .deadline_ns = vt_now_ns() + 60 * VT_NS_PER_S };
 }
 
@@ -101,7 +108,7 @@ static void assert_places(const struct vt_words *words)
 static void test_finds_all(void **state)
 {
 	const struct vt_range range = { (uintptr_t)area, (uintptr_t)(area + N_PAGES * 512) };
-	struct vt_words_search search = search_for(VALUE, &range, 1);
+	struct vt_words_search search = search_for(&value, &range, 1);
 	struct vt_words words = { 0 };
 
 	(void)state;
@@ -117,7 +124,7 @@ static void test_finds_all(void **state)
 static void test_many_ranges(void **state)
 {
 	static struct vt_range ranges[N_PAGES];
-	struct vt_words_search search = search_for(VALUE, ranges, N_PAGES);
+	struct vt_words_search search = search_for(&value, ranges, N_PAGES);
 	struct vt_words words = { 0 };
 
 	(void)state;
@@ -129,10 +136,34 @@ static void test_many_ranges(void **state)
 	vt_words_deinit(&words);
 }
 
+static void test_many_values(void **state)
+{
+	static const uint64_t wanted[] = { 77, SELDOM, VALUE };
+	const struct vt_range range = { (uintptr_t)area, (uintptr_t)(area + N_PAGES * 512) };
+	struct vt_words_search search = search_for(wanted, &range, 1);
+	struct vt_words words = { 0 };
+	size_t n;
+
+	(void)state;
+	search.n_values = 3;
+	succeed(vt_words_init(&words, &search));
+	n = words.at.n;
+	assert_int_equal(words.at.data[n - 3], (uintptr_t)&area[SELDOM_AT]); /* sorted */
+	vt_words_deinit(&words);
+	search.n_values = 2;
+	succeed(vt_words_init(&words, &search));
+	assert_int_equal(words.at.n, 1);
+	vt_words_deinit(&words);
+	search = search_for(&value, &range, 1);
+	succeed(vt_words_init(&words, &search));
+	assert_int_equal(words.at.n, n - 1);
+	vt_words_deinit(&words);
+}
+
 static void test_bounds(void **state)
 {
 	const struct vt_range range = { (uintptr_t)area, (uintptr_t)(area + N_PAGES * 512) };
-	struct vt_words_search search = search_for(OFTEN, &range, 1);
+	struct vt_words_search search = search_for(&often, &range, 1);
 	struct vt_words words = { 0 };
 
 	(void)state;
@@ -150,7 +181,7 @@ static void test_bounds(void **state)
 static void test_gone(void **state)
 {
 	const struct vt_range range = { (uintptr_t)area, (uintptr_t)(area + N_PAGES * 512) };
-	struct vt_words_search search = search_for(VALUE, &range, 1);
+	struct vt_words_search search = search_for(&value, &range, 1);
 	struct vt_words words = { 0 };
 	struct vt_error *err;
 
@@ -166,9 +197,8 @@ static void test_gone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_finds_all),
-		cmocka_unit_test(test_many_ranges),
-		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_finds_all),   cmocka_unit_test(test_many_ranges),
+		cmocka_unit_test(test_many_values), cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_gone),
 	};
 
