@@ -169,16 +169,6 @@ static struct vt_error *look(struct pass *p)
 	return add_found(p) && tell(p) ? NULL : &vt_enomem;
 }
 
-static bool is_same_pool(const struct vt_libpool *a, const struct vt_libpool *b)
-{
-	return !memcmp(&a->rec, &b->rec, sizeof(a->rec)) && a->regions.n == b->regions.n &&
-	       a->chunks.n == b->chunks.n &&
-	       (!a->regions.n || !memcmp(a->regions.data, b->regions.data,
-					 a->regions.n * sizeof(*a->regions.data))) &&
-	       (!a->chunks.n ||
-		!memcmp(a->chunks.data, b->chunks.data, a->chunks.n * sizeof(*a->chunks.data)));
-}
-
 static const struct vt_libpool *same_object(const struct pass *p, uint64_t object)
 {
 	for (size_t i = 0; i < p->told.n; i++)
@@ -196,7 +186,7 @@ static size_t compare(struct pass *a, const struct pass *b, bool mark)
 		struct vt_libpool *pool = &a->told.data[i];
 		const struct vt_libpool *other = same_object(b, pool->rec.object);
 
-		if (other && is_same_pool(pool, other))
+		if (other && vt_libpool_is_same(pool, other))
 			continue;
 		n++;
 		if (mark) {

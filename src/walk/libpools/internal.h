@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to src/walk/libpools: the libraries' rows, and the parts of XLA's. */
+/* Private to src/walk/libpools: the libraries' rows, what they share, and the parts of XLA's. */
 #ifndef VT_WALK_LIBPOOLS_INTERNAL_H
 #define VT_WALK_LIBPOOLS_INTERNAL_H
 
@@ -8,6 +8,15 @@
 extern const struct vt_libpool_walker vt_libpool_xla;
 extern const struct vt_libpool_walker vt_libpool_cupy;
 extern const struct vt_libpool_walker vt_libpool_nccl;
+
+/* Whether two looks at a pool saw the same. */
+bool vt_libpool_is_same(const struct vt_libpool *a, const struct vt_libpool *b);
+
+/* Which memory a mapping is. malloc() has small objects in the heap and in arenas of threads. */
+enum vt_libpool_memory { VT_MEMORY_HEAP, VT_MEMORY_ARENA, VT_MEMORY_OTHER, VT_N_MEMORIES };
+
+/* VT_N_MEMORIES: no place for objects: data of modules, devices, what others share. */
+enum vt_libpool_memory vt_libpool_memory(const struct vt_map_entry *entry);
 
 /* ---- XLA: tsl::BFCAllocator ---- */
 

@@ -17,9 +17,6 @@
 #define MAX_MEMORY ((uint64_t)64 << 30)
 #define WINDOW ((size_t)1 << 20)
 
-/* Ranges of this size and alignment are glibc's arenas of threads. */
-#define ARENA ((uint64_t)64 << 20)
-
 /* ---- the virtual table ---- */
 
 /* The name's run-time address, 0 none. It may follow anything: a constant without a NUL, too. */
@@ -103,21 +100,6 @@ struct search {
 	bool has_one;
 };
 
-/* Where malloc() has small objects comes first: the heap, then the arenas of threads. */
-enum turn { HEAP, ARENAS, OTHERS, N_TURNS };
-
-static enum turn turn_of(const struct vt_map_entry *entry)
-{
-	const unsigned int writable = VT_MAP_READ | VT_MAP_WRITE;
-
-	if ((entry->flags & writable) != writable || entry->flags & VT_MAP_SHARED ||
-	    entry->path[0] == '/')
-		return N_TURNS; /* data of modules, devices */
-	if (!strcmp(entry->path, "[heap]"))
-		return HEAP;
-	return entry->start % ARENA == 0 && entry->end - entry->start <= ARENA ? ARENAS : OTHERS;
-}
-
 static struct vt_error *take_words(struct search *s, const struct vt_words *words)
 {
 	for (size_t i = 0; i < words->at.n; i++) {
@@ -173,9 +155,10 @@ static struct vt_error *search(struct search *s)
 {
 	const struct vt_maps *maps = s->target->maps;
 
-	for (enum turn turn = HEAP; turn < N_TURNS; turn++)
+	/* Where malloc() has small objects comes first. */
+	for (enum vt_libpool_memory turn = VT_MEMORY_HEAP; turn < VT_N_MEMORIES; turn++)
 		for (size_t i = 0; i < maps->entries.n && !s->has_one; i++)
-			if (turn_of(&maps->entries.data[i]) == turn)
+			if (vt_libpool_memory(&maps->entries.data[i]) == turn)
 				VT_TRY(search_mapping(s, &maps->entries.data[i]));
 	return NULL;
 }
