@@ -31,6 +31,7 @@ enum {
 	VT_LIBPOOL_USED = 2,
 	VT_LIBPOOL_PEAK = 4,
 	VT_LIBPOOL_LIMIT = 8,
+	VT_LIBPOOL_BLOCKS = 16, /* where each block in use is: else chunks are only what is free */
 };
 
 struct vt_libpool_rec {

@@ -168,6 +168,8 @@ static void add_pool(struct vt_libpool_sum *sum, const struct vt_model_libpool *
 	sum->used_known = sum->used_known && (rec->known & VT_LIBPOOL_USED);
 	sum->peak_known = sum->peak_known && (rec->known & VT_LIBPOOL_PEAK);
 	sum->limit_known = sum->limit_known && (rec->known & VT_LIBPOOL_LIMIT);
+	sum->blocks_known = sum->blocks_known && (rec->known & VT_LIBPOOL_BLOCKS) &&
+			    rec->state == VT_LIBPOOL_EXACT;
 	sum->chunks_known = sum->chunks_known && rec->state == VT_LIBPOOL_EXACT;
 	sum->changing = sum->changing || rec->state == VT_LIBPOOL_CHANGING;
 }
@@ -178,6 +180,7 @@ struct vt_libpool_sum vt_libpool_sum(const struct vt_model *model, int device, u
 	struct vt_libpool_sum sum = { .held_known = true,
 				      .used_known = true,
 				      .chunks_known = true,
+				      .blocks_known = true,
 				      .peak_known = true,
 				      .limit_known = true };
 

@@ -18,7 +18,8 @@ struct vt_model_libpool {
 	size_t n_chunks;
 	/* filled by account: */
 	int device; /* ordinal, by its regions where the library does not tell; -1 not known */
-	uint64_t used_chunks, free_chunks;
+	uint64_t used_chunks,
+		free_chunks;   /* of used ones there are none where blocks are not known */
 	uint64_t largest_free; /* 0: none, or chunks are not known */
 	/* of its regions, in ranges of the device that are the library's; by the ledger */
 	uint64_t claimed_bytes;
@@ -42,7 +43,8 @@ struct vt_libpool_sum {
 	uint64_t claimed; /* of held, what the ledger found */
 	uint64_t used_chunks, free_chunks, largest_free;
 	bool held_known, used_known, chunks_known, peak_known, limit_known;
-	bool changing; /* the numbers are of different moments */
+	bool blocks_known; /* used_chunks is the number of blocks; else their number is not known */
+	bool changing;     /* the numbers are of different moments */
 };
 
 struct vt_model;

@@ -45,6 +45,8 @@ static void write_pool(struct vt_json *json, const struct vt_model_libpool *pool
 	put_known(json, "used_bytes", rec, VT_LIBPOOL_USED, rec->used_bytes);
 	put_known(json, "peak_bytes", rec, VT_LIBPOOL_PEAK, rec->peak_bytes);
 	put_known(json, "limit_bytes", rec, VT_LIBPOOL_LIMIT, rec->limit_bytes);
+	vt_json_bool(json, "used_chunks_known",
+		     rec->state == VT_LIBPOOL_EXACT && rec->known & VT_LIBPOOL_BLOCKS);
 	vt_json_array(json, "regions");
 	for (size_t i = 0; i < pool->n_regions; i++) {
 		vt_json_object_line(json, NULL);

@@ -21,7 +21,7 @@ static void print_used_and_free(const struct vt_table *t, const char *library,
 
 	snprintf(label, sizeof(label), "in use by %s", library);
 	vt_table_row(t, &(struct vt_table_row){ 0, label, sum->used,
-						sum->chunks_known ? sum->used_chunks : VT_NO_BLOCKS,
+						sum->blocks_known ? sum->used_chunks : VT_NO_BLOCKS,
 						NULL, false });
 	snprintf(label, sizeof(label), "cached by %s", library);
 	vt_table_row(t, &(struct vt_table_row){ 0, label, bytes - sum->used,

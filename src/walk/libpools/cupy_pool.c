@@ -406,7 +406,8 @@ bool vt_cupy_pool_tell(struct vt_cupy_pool *pool, struct vt_libpool *to)
 			.held_bytes = pool->held,
 			.used_bytes = pool->used,
 			.limit_bytes = pool->limit,
-			.known = VT_LIBPOOL_HELD | (pool->used_known ? VT_LIBPOOL_USED : 0u) |
+			.known = VT_LIBPOOL_HELD | VT_LIBPOOL_BLOCKS |
+				 (pool->used_known ? VT_LIBPOOL_USED : 0u) |
 				 (pool->limit ? VT_LIBPOOL_LIMIT : 0u),
 			.device = device_of(pool),
 			.kind = VT_LIBPOOL_CUPY,

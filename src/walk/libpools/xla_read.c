@@ -492,7 +492,8 @@ static void fill(struct reader *r, enum vt_libpool_state state)
 	rec->used_bytes = s[IN_USE];
 	rec->peak_bytes = s[PEAK];
 	rec->limit_bytes = s[LIMIT];
-	rec->known = VT_LIBPOOL_HELD | VT_LIBPOOL_USED | VT_LIBPOOL_PEAK | VT_LIBPOOL_LIMIT;
+	rec->known = VT_LIBPOOL_HELD | VT_LIBPOOL_USED | VT_LIBPOOL_PEAK | VT_LIBPOOL_LIMIT |
+		     VT_LIBPOOL_BLOCKS;
 	rec->device = -1; /* its regions tell */
 	rec->is_host = !strcmp(rec->name, "xla_gpu_host_bfc");
 }
