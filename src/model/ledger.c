@@ -218,11 +218,33 @@ struct claims {
 	VT_VEC(struct claim) list;
 };
 
+/* What is around another one comes before it. */
 static int compare_claims(const void *pa, const void *pb)
 {
 	const struct claim *a = pa, *b = pb;
 
-	return (a->start > b->start) - (a->start < b->start);
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return (a->end < b->end) - (a->end > b->end);
+}
+
+/* A pool of RMM's can be upstream of another one: the memory is that of the outer one. */
+static void drop_nested(struct claims *claims)
+{
+	uint64_t end[VT_N_CLAIMERS] = { 0 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < claims->list.n; i++) {
+		struct claim claim = claims->list.data[i];
+
+		if (claim.libpool && claim.end <= end[claim.claimer]) {
+			claim.libpool->nested_bytes += claim.end - claim.start;
+			continue;
+		}
+		end[claim.claimer] = claim.end;
+		claims->list.data[n++] = claim;
+	}
+	claims->list.n = n;
 }
 
 /* Blocks that touch are one claim. */
@@ -272,6 +294,7 @@ static bool list_claims(struct vt_model *model, struct claims *claims)
 	if (claims->list.n)
 		qsort(claims->list.data, claims->list.n, sizeof(*claims->list.data),
 		      compare_claims);
+	drop_nested(claims);
 	return true;
 }
 
@@ -316,9 +339,13 @@ static void claim_range(struct vt_model_range *range, const struct claims *claim
 	for (size_t i = first; i < claims->list.n && claims->list.data[i].start < end; i++) {
 		const struct claim *claim = &claims->list.data[i];
 
-		if (claim->libpool && range->claimed_bytes && claim->claimer == range->claimer &&
-		    (claim->device < 0 || claim->device == range->rec.device))
+		if (!claim->libpool || !range->claimed_bytes ||
+		    (claim->device >= 0 && claim->device != range->rec.device))
+			continue;
+		if (claim->claimer == range->claimer)
 			claim->libpool->claimed_bytes += overlap(&range->rec, claim);
+		else
+			claim->libpool->nested_bytes += overlap(&range->rec, claim);
 	}
 }
 
@@ -447,6 +474,16 @@ static void find_own_rest(const struct vt_model *model, struct vt_model_ledger_d
 	d->own_rest_bytes = gpu->ours_bytes - d->found_bytes;
 }
 
+/* Of a pool's books, without what it got from another pool. */
+static uint64_t own_bytes(const struct vt_model_libpool *pool)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < pool->n_regions; i++)
+		sum += pool->regions[i].size;
+	return sum > pool->nested_bytes ? sum - pool->nested_bytes : 0;
+}
+
 static void find_unmapped(const struct vt_model *model, struct vt_model_ledger_device *d,
 			  const struct vt_model_allocator *a)
 {
@@ -457,8 +494,8 @@ static void find_unmapped(const struct vt_model *model, struct vt_model_ledger_d
 	for (size_t i = 0; i < model->libpools.pools.n; i++) {
 		const struct vt_model_libpool *pool = &model->libpools.pools.data[i];
 
-		for (size_t k = 0; pool->device == d->device && k < pool->n_regions; k++)
-			books[VT_CLAIMER_LIBPOOLS + pool->rec.kind] += pool->regions[k].size;
+		if (pool->device == d->device)
+			books[VT_CLAIMER_LIBPOOLS + pool->rec.kind] += own_bytes(pool);
 	}
 	for (int i = 0; i < VT_N_CLAIMERS; i++)
 		if (books[i] > d->claimed[i].asked)
