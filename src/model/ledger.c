@@ -238,7 +238,7 @@ static void drop_nested(struct claims *claims)
 		struct claim claim = claims->list.data[i];
 
 		if (claim.libpool && claim.end <= end[claim.claimer]) {
-			claim.libpool->nested_bytes += claim.end - claim.start;
+			claim.libpool->elsewhere_bytes += claim.end - claim.start;
 			continue;
 		}
 		end[claim.claimer] = claim.end;
@@ -345,8 +345,20 @@ static void claim_range(struct vt_model_range *range, const struct claims *claim
 		if (claim->claimer == range->claimer)
 			claim->libpool->claimed_bytes += overlap(&range->rec, claim);
 		else
-			claim->libpool->nested_bytes += overlap(&range->rec, claim);
+			claim->libpool->elsewhere_bytes += overlap(&range->rec, claim);
 	}
+}
+
+/* What a pool has got of managed memory is in the driver's list, but no memory of the device. */
+static void note_elsewhere(const struct vt_model_range *range, const struct claims *claims,
+			   size_t first)
+{
+	uint64_t end = range->rec.start + range->rec.size;
+
+	for (size_t i = first; i < claims->list.n && claims->list.data[i].start < end; i++)
+		if (claims->list.data[i].libpool)
+			claims->list.data[i].libpool->elsewhere_bytes +=
+				overlap(&range->rec, &claims->list.data[i]);
 }
 
 /* Both lists are sorted: claims that end before one range are not met again. */
@@ -357,11 +369,12 @@ static void claim_ranges(struct vt_model_ledger *ledger, const struct claims *cl
 	for (size_t i = 0; i < ledger->ranges.n; i++) {
 		struct vt_model_range *range = &ledger->ranges.data[i];
 
-		if (!vt_range_is_of_device(range->rec.kind))
-			continue;
 		while (first < claims->list.n && claims->list.data[first].end <= range->rec.start)
 			first++;
-		claim_range(range, claims, first);
+		if (vt_range_is_of_device(range->rec.kind))
+			claim_range(range, claims, first);
+		else
+			note_elsewhere(range, claims, first);
 	}
 }
 
@@ -474,14 +487,14 @@ static void find_own_rest(const struct vt_model *model, struct vt_model_ledger_d
 	d->own_rest_bytes = gpu->ours_bytes - d->found_bytes;
 }
 
-/* Of a pool's books, without what it got from another pool. */
+/* Of a pool's books, what should be memory of the device and of no other pool. */
 static uint64_t own_bytes(const struct vt_model_libpool *pool)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < pool->n_regions; i++)
 		sum += pool->regions[i].size;
-	return sum > pool->nested_bytes ? sum - pool->nested_bytes : 0;
+	return sum > pool->elsewhere_bytes ? sum - pool->elsewhere_bytes : 0;
 }
 
 static void find_unmapped(const struct vt_model *model, struct vt_model_ledger_device *d,

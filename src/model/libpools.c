@@ -133,7 +133,7 @@ void vt_account_libpools(struct vt_model *model)
 		    !chunks_make_sense(pool))
 			pool->n_chunks = 0;
 		check_numbers(&pool->rec);
-		pool->claimed_bytes = pool->nested_bytes = 0;
+		pool->claimed_bytes = pool->elsewhere_bytes = 0;
 		pool->device = pool->rec.is_host ? -1 : pool->rec.device;
 		sum_chunks(pool);
 	}

@@ -23,7 +23,8 @@ struct vt_model_libpool {
 	uint64_t largest_free; /* 0: none, or chunks are not known */
 	/* of its regions, in ranges of the device that are the library's; by the ledger */
 	uint64_t claimed_bytes;
-	uint64_t nested_bytes; /* of its regions, what is another pool's or PyTorch's */
+	uint64_t
+		elsewhere_bytes; /* of its regions, what is another pool's, or managed or the host's */
 };
 
 struct vt_model_libpools {
