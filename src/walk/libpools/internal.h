@@ -8,6 +8,7 @@
 extern const struct vt_libpool_walker vt_libpool_xla;
 extern const struct vt_libpool_walker vt_libpool_cupy;
 extern const struct vt_libpool_walker vt_libpool_nccl;
+extern const struct vt_libpool_walker vt_libpool_rmm;
 
 /* Whether two looks at a pool saw the same. */
 bool vt_libpool_is_same(const struct vt_libpool *a, const struct vt_libpool *b);

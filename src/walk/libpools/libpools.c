@@ -8,6 +8,7 @@ static const struct vt_libpool_walker *const walkers[VT_N_LIBPOOL_KINDS] = {
 	[VT_LIBPOOL_XLA] = &vt_libpool_xla,
 	[VT_LIBPOOL_CUPY] = &vt_libpool_cupy,
 	[VT_LIBPOOL_NCCL] = &vt_libpool_nccl,
+	[VT_LIBPOOL_RMM] = &vt_libpool_rmm,
 };
 
 bool vt_libpools_may_be_in(const struct vt_libpools_target *target)

@@ -11,6 +11,10 @@ src_walk_libpools_liblibpools_a_SOURCES = \
 	src/walk/libpools/libpools.h \
 	src/walk/libpools/nccl.c src/walk/libpools/nccl.h \
 	src/walk/libpools/nccl_follow.c \
+	src/walk/libpools/libstdcxx.c src/walk/libpools/libstdcxx.h \
+	src/walk/libpools/rmm.c src/walk/libpools/rmm.h \
+	src/walk/libpools/rmm_find.c \
+	src/walk/libpools/rmm_read.c \
 	src/walk/libpools/xla.c \
 	src/walk/libpools/xla_find.c \
 	src/walk/libpools/xla_read.c
