@@ -29,6 +29,18 @@ find_python()
 	return 1
 }
 
+# wanted_python RELEASE: the CPython of this release ("3.12"), or any.
+wanted_python()
+{
+	wanted=$1
+	for p in "${VRAMTAP_PYTHON:-}" "$HOME"/.pyenv/versions/"$wanted".*/bin/python /usr/bin/"python$wanted" \
+		"$(command -v "python$wanted")"; do
+		[ -n "$wanted" ] && [ -x "$p" ] && "$p" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$wanted')" \
+			2>/dev/null && echo "$p" && return 0
+	done
+	find_python
+}
+
 # What this python can run as pip; Debian's has none of its own, but can make an environment with one.
 find_pip()
 {

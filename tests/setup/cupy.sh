@@ -21,19 +21,9 @@ dest=$cache/cupy/$version
 # shellcheck disable=SC1091 # it is looked at by itself
 . "$here/common.sh"
 
-wanted_python()
-{
-	for p in "${VRAMTAP_PYTHON:-}" "$HOME"/.pyenv/versions/"$wanted".*/bin/python /usr/bin/"python$wanted" \
-		"$(command -v "python$wanted")"; do
-		[ -n "$wanted" ] && [ -x "$p" ] && "$p" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$wanted')" \
-			2>/dev/null && echo "$p" && return 0
-	done
-	find_python
-}
-
 wheel_step()
 {
-	python=$(wanted_python) || fail 'no CPython 3.11 to 3.14 here; set VRAMTAP_PYTHON'
+	python=$(wanted_python "$wanted") || fail 'no CPython 3.11 to 3.14 here; set VRAMTAP_PYTHON'
 	pip=$(find_pip "$python") || fail "$python has neither pip nor venv (on Debian: apt install python3-venv)"
 	say "downloading for $("$python" -V) ($python)"
 	rm -rf "$dest"
