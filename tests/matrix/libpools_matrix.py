@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""libpools_matrix.py [--keep] [jax=RELEASE | cupy=RELEASE]...: the functional tests of the memory pools of other libraries, against the
-real allocators of each release in tests/setup/jax-versions and tests/setup/cupy-versions. Prints a line for each release and at last
-the table that doc/matrix.md keeps. What was not in the cache before is removed after its turn; --keep leaves it there."""
+"""libpools_matrix.py [--keep] [jax=RELEASE | cupy=RELEASE | rmm=RELEASE]...: the functional tests of the memory pools of other
+libraries, against the real allocators of each release in tests/setup/jax-versions, cupy-versions and rmm-versions. Prints a line for
+each release and at last the table that doc/matrix.md keeps. What was not in the cache before is removed after its turn; --keep leaves
+it there."""
 import os
 import shutil
 import subprocess
@@ -13,7 +14,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import CACHE, SETUP, SOURCE, releases  # noqa: E402
 
 # By library: the tests, and how they are told the release.
-LIBRARIES = {"jax": ("JAX (XLA)", "libpools.py", "JAX_VERSIONS"), "cupy": ("CuPy", "cupy_pools.py", "CUPY_VERSIONS")}
+LIBRARIES = {"jax": ("JAX (XLA)", "libpools.py", "JAX_VERSIONS"), "cupy": ("CuPy", "cupy_pools.py", "CUPY_VERSIONS"),
+             "rmm": ("RMM", "rmm_pools.py", "RMM_VERSIONS")}
 
 
 def rows(words):

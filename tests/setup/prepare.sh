@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Brings what the functional tests run against into the cache: the simulated device, the pinned PyTorch wheels, the allocators
-# of other releases, the programs that drive them, interpreters and gdbs that the machine lacks, NCCL, JAX's plugin, CuPy, and what
+# of other releases, the programs that drive them, interpreters and gdbs that the machine lacks, NCCL, JAX's plugin, CuPy, RMM, and what
 # starts programs on many machines. Quick the second time. Says what it could not do; the tests that need it are then skipped.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -20,8 +20,8 @@ from_pypi() {
 	done <"$here/setup/torch-lib-versions"
 	# Without it the test of the real RAS is skipped.
 	sh "$here/setup/nccl.sh" 2.28.9
-	# Without these the tests of XLA's allocator, of JAX and of CuPy's pools are skipped.
-	for library in jax jax-python cupy; do
+	# Without these the tests of XLA's allocator, of JAX, and of CuPy's and RMM's pools are skipped.
+	for library in jax jax-python cupy rmm; do
 		while read -r version rest; do
 			case $rest in
 			*run) sh "$here/setup/$library.sh" "$version" ;;
