@@ -105,6 +105,75 @@ static void test_shared_memory(void **state)
 	vt_model_deinit(&model);
 }
 
+static struct vt_model_libpool *add_pool(struct vt_model *model, unsigned int kind, uint64_t start,
+					 uint64_t size)
+{
+	struct vt_libpool_region *region = malloc(sizeof(*region));
+	struct vt_model_libpool *pool = vt_vec_append(&model->libpools.pools);
+
+	assert_non_null(region);
+	assert_non_null(pool);
+	*region = (struct vt_libpool_region){ start, size };
+	*pool = (struct vt_model_libpool){
+		.regions = region,
+		.n_regions = 1,
+		.rec = { .kind = (uint8_t)kind,
+			 .held_bytes = size,
+			 .used_bytes = size / 2,
+			 .known = VT_LIBPOOL_HELD | VT_LIBPOOL_USED },
+	};
+	return pool;
+}
+
+/* The outer pool has the range, and the inner ones' memory is neither there again nor missing. */
+static void test_nested_pools(void **state)
+{
+	const uint64_t start = 0x7f0000000000;
+	const struct vt_model_ledger_device *d;
+	struct vt_libpool_sum sum;
+	struct vt_model model;
+
+	(void)state;
+	begin(&model);
+	report_add_range(&model, VT_RANGE_DEVICE, start, 64 * MIB);
+	report_add_range(&model, VT_RANGE_MANAGED, start + GIB, 16 * MIB);
+	add_pool(&model, VT_LIBPOOL_RMM, start, 16 * MIB);
+	add_pool(&model, VT_LIBPOOL_RMM, start, 64 * MIB);
+	add_pool(&model, VT_LIBPOOL_RMM, start + 20 * MIB, 4 * MIB);
+	add_pool(&model, VT_LIBPOOL_CUPY, start + 30 * MIB, 8 * MIB);
+	add_pool(&model, VT_LIBPOOL_RMM, start + GIB, 16 * MIB);
+	assert_true(vt_model_account(&model));
+	d = first(&model);
+	assert_int_equal(d->claimed[VT_CLAIMER_LIBPOOLS + VT_LIBPOOL_RMM].bytes, 64 * MIB);
+	assert_int_equal(d->claimed[VT_CLAIMER_LIBPOOLS + VT_LIBPOOL_RMM].ranges, 1);
+	assert_int_equal(d->claimed[VT_CLAIMER_LIBPOOLS + VT_LIBPOOL_CUPY].bytes, 0);
+	assert_int_equal(d->unmapped_bytes[VT_CLAIMER_LIBPOOLS + VT_LIBPOOL_RMM], 0);
+	assert_int_equal(d->unmapped_bytes[VT_CLAIMER_LIBPOOLS + VT_LIBPOOL_CUPY], 0);
+	sum = vt_libpool_sum(&model, 0, VT_LIBPOOL_RMM, VT_LIBPOOLS_CLAIMED);
+	assert_int_equal(sum.pools, 1);
+	assert_int_equal(sum.used, 32 * MIB);
+	assert_true(vt_libpool_sum_is_whole(&sum, 64 * MIB));
+	assert_false(sum.blocks_known);
+	vt_model_deinit(&model);
+}
+
+/* What is in no range is missing, also of a pool that has some elsewhere. */
+static void test_missing_of_pools(void **state)
+{
+	const uint64_t start = 0x7f0000000000;
+	struct vt_model model;
+
+	(void)state;
+	begin(&model);
+	report_add_range(&model, VT_RANGE_DEVICE, start, 64 * MIB);
+	add_pool(&model, VT_LIBPOOL_RMM, start, 64 * MIB);
+	add_pool(&model, VT_LIBPOOL_CUPY, start + 60 * MIB, 24 * MIB);
+	assert_true(vt_model_account(&model));
+	assert_int_equal(first(&model)->unmapped_bytes[VT_CLAIMER_LIBPOOLS + VT_LIBPOOL_CUPY],
+			 20 * MIB);
+	vt_model_deinit(&model);
+}
+
 /* The same number on another device is other memory. */
 static void test_devices(void **state)
 {
@@ -420,6 +489,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_kinds),      cmocka_unit_test(test_shared_memory),
+		cmocka_unit_test(test_nested_pools),   cmocka_unit_test(test_missing_of_pools),
 		cmocka_unit_test(test_devices),        cmocka_unit_test(test_no_mappings),
 		cmocka_unit_test(test_partial_claims), cmocka_unit_test(test_released_segment),
 		cmocka_unit_test(test_inexact),        cmocka_unit_test(test_moved),
