@@ -18,13 +18,13 @@ struct vt_model_libpool {
 	size_t n_chunks;
 	/* filled by account: */
 	int device; /* ordinal, by its regions where the library does not tell; -1 not known */
-	uint64_t used_chunks,
-		free_chunks;   /* of used ones there are none where blocks are not known */
+	/* there are no used ones where blocks are not known */
+	uint64_t used_chunks, free_chunks;
 	uint64_t largest_free; /* 0: none, or chunks are not known */
 	/* of its regions, in ranges of the device that are the library's; by the ledger */
 	uint64_t claimed_bytes;
-	uint64_t
-		elsewhere_bytes; /* of its regions, what is another pool's, or managed or the host's */
+	/* of its regions, what is another pool's, managed or the host's; by the ledger */
+	uint64_t elsewhere_bytes;
 };
 
 struct vt_model_libpools {
