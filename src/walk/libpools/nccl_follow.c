@@ -37,14 +37,14 @@ static const struct vt_map_entry *heap_at(const struct vt_nccl *nccl, uint64_t a
 }
 
 /* glibc: the word before a block has its size and three flags; sizes are multiples of 16. */
-uint64_t vt_nccl_block(const struct vt_nccl *nccl, uint64_t addr)
+uint64_t vt_nccl_block(struct vt_nccl *nccl, uint64_t addr)
 {
 	enum { FLAGS = 7, MAPPED = 2, LEAST = 32, HEAD = 16 };
 	const struct vt_map_entry *e;
 	uint64_t word, size;
 
 	if (addr % 16 || addr < PAGE || !(e = heap_at(nccl, addr - HEAD)) ||
-	    vt_mem_read_u64(nccl->target->mem, addr - 8, &word))
+	    vt_mem_read_u64(&nccl->pages.src, addr - 8, &word))
 		return 0;
 	size = word & ~(uint64_t)FLAGS;
 	if (size < LEAST || size % 16 || size > e->end - (addr - HEAD) || size > MAX_BLOCK)
@@ -55,16 +55,16 @@ uint64_t vt_nccl_block(const struct vt_nccl *nccl, uint64_t addr)
 	return size - 8;
 }
 
-bool vt_nccl_is_communicator(const struct vt_nccl *nccl, uint64_t addr)
+bool vt_nccl_is_communicator(struct vt_nccl *nccl, uint64_t addr)
 {
 	uint64_t tail[(PAGE + 16) / sizeof(uint64_t)], first;
 	uint64_t size = vt_nccl_block(nccl, addr);
 
-	if (size < LEAST_COMMUNICATOR || vt_mem_read_u64(nccl->target->mem, addr, &first) ||
+	if (size < LEAST_COMMUNICATOR || vt_mem_read_u64(&nccl->pages.src, addr, &first) ||
 	    first != MAGIC)
 		return false;
 	/* The last field; malloc() rounds up to 16 bytes or to whole pages. */
-	if (vt_mem_read(nccl->target->mem, addr + size - sizeof(tail), tail, sizeof(tail)))
+	if (vt_mem_read(&nccl->pages.src, addr + size - sizeof(tail), tail, sizeof(tail)))
 		return false;
 	for (size_t i = 0; i < sizeof(tail) / sizeof(tail[0]); i++)
 		if (tail[i] == MAGIC)
@@ -200,7 +200,7 @@ static struct vt_error *look_at(struct walk *w, struct block b)
 	size_t n = b.size / sizeof(uint64_t);
 	enum proof proof;
 
-	if (vt_mem_read(w->nccl->target->mem, b.addr, w->words, b.size))
+	if (vt_mem_read(&w->nccl->pages.src, b.addr, w->words, b.size))
 		return NULL; /* freed meanwhile */
 	b.shared = b.shared || is_shared_resources(w, &b);
 	proof = proof_of(w, &b);
