@@ -6,7 +6,7 @@ vt_json = src/json/libjson.a $(vt_base)
 vt_target = src/target/core/libcore.a src/target/libtarget.a $(vt_base)
 vt_usage = src/usage/libusage.a $(vt_base)
 vt_inject = src/inject/recorder/librecorder.a src/inject/libinject.a $(vt_target)
-vt_owners_alone = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/pyheap/libpyheap.a \
+vt_owners_alone = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/arrays/libarrays.a src/walk/pyheap/libpyheap.a \
 	src/walk/heap/libheap.a src/walk/python/libpython.a src/walk/native/libnative.a src/model/libmodel.a \
 	$(vt_target) $(vt_json)
 vt_walk = src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/pyheap/libpyheap.a src/walk/python/libpython.a \
@@ -16,7 +16,7 @@ vt_explain = src/explain/libexplain.a src/model/libmodel.a $(vt_walk)
 vt_report = src/report/diff/libdiff.a src/report/text/libtext.a src/report/json/libjson.a src/report/libreport.a $(vt_model)
 vt_job = src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a src/job/rules/librules.a src/job/libjob.a \
 	$(vt_report)
-vt_owners = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/pyheap/libpyheap.a \
+vt_owners = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/arrays/libarrays.a src/walk/pyheap/libpyheap.a \
 	src/walk/heap/libheap.a
 vt_collect = src/collect/libcollect.a src/usage/libusage.a $(vt_owners) src/explain/libexplain.a src/inject/recorder/librecorder.a \
 	src/inject/libinject.a src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/libpools/liblibpools.a src/walk/pyheap/libpyheap.a \
@@ -40,6 +40,7 @@ include src/walk/heap/local.mk
 include src/walk/python/local.mk
 include src/walk/pyheap/local.mk
 include src/walk/tensors/local.mk
+include src/walk/arrays/local.mk
 include src/walk/libpools/local.mk
 include src/walk/torch/local.mk
 include src/walk/recorder/local.mk

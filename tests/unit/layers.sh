@@ -23,6 +23,7 @@ src/walk/native:    base target
 src/walk/python:    base target
 src/walk/pyheap:    base walk/heap walk/python
 src/walk/tensors:   base walk/heap walk/native walk/python
+src/walk/arrays:    base walk/heap walk/pyheap
 src/walk/libpools:  base target walk/heap walk/native walk/python walk/pyheap
 src/walk/torch:     base target walk/native walk/python
 src/walk/recorder:  base target walk/python

@@ -366,8 +366,8 @@ static bool is_leaf(const struct draft *d)
 /* Its bases are there already. */
 static bool make(struct vt_pyheap *heap, struct head *head, struct vt_pyheap_class *cls)
 {
-	static const uint8_t native = VT_PYHEAP_IS_TENSOR | VT_PYHEAP_IS_STORAGE |
-				      VT_PYHEAP_IS_NODE | VT_PYHEAP_IS_SAVED;
+	static const uint16_t native = VT_PYHEAP_IS_TENSOR | VT_PYHEAP_IS_STORAGE |
+				       VT_PYHEAP_IS_NODE | VT_PYHEAP_IS_SAVED;
 	const struct vt_pyheap_class *base = class_or_null(heap, head->base);
 	struct draft d = {
 		.heap = heap,

@@ -229,8 +229,8 @@ const struct vt_pyheap_kind *vt_pyheap_kind(const struct vt_pyheap *heap, const 
 					    uint64_t flags);
 /* The offset of a place; UINT32_MAX: this release has none. */
 uint32_t vt_pyheap_place(const struct vt_pyheap *heap, uint32_t where);
-/* What a class of PyTorch is, by its module and name. */
-uint8_t vt_pyheap_is(const char *module, const char *name);
+/* What a class of PyTorch or CuPy is, by its module and name. */
+uint16_t vt_pyheap_is(const char *module, const char *name);
 
 /* ---- add.c ---- */
 

@@ -180,11 +180,11 @@ uint32_t vt_pyheap_place(const struct vt_pyheap *heap, uint32_t where)
 	return vt_pyheap_at(heap, (enum vt_py_field)where);
 }
 
-uint8_t vt_pyheap_is(const char *module, const char *name)
+uint16_t vt_pyheap_is(const char *module, const char *name)
 {
 	static const struct {
 		const char *module, *name;
-		uint8_t is;
+		uint16_t is;
 	} classes[] = {
 		/* torch/csrc/autograd/python_variable.cpp: of 2.1 on, and before it */
 		{ "torch._C", "TensorBase", VT_PYHEAP_IS_TENSOR },
@@ -197,6 +197,13 @@ uint8_t vt_pyheap_is(const char *module, const char *name)
 		{ "torch.optim.optimizer", "Optimizer", VT_PYHEAP_IS_OPTIMIZER },
 		{ "torch.utils.data.dataset", "Dataset", VT_PYHEAP_IS_DATASET },
 		{ "torch.utils.data.dataloader", "DataLoader", VT_PYHEAP_IS_DATASET },
+		/* cupy/_core/core.pxd, cupy/cuda/memory.pxd: of 12.0 on */
+		{ "cupy._core.core", "_ndarray_base", VT_PYHEAP_IS_CUPY_ARRAY },
+		{ "cupy.cuda.memory", "MemoryPointer", VT_PYHEAP_IS_CUPY_POINTER },
+		{ "cupy.cuda.memory", "BaseMemory", VT_PYHEAP_IS_CUPY_MEMORY },
+		{ "cupy.cuda.memory", "PooledMemory", VT_PYHEAP_IS_CUPY_POOLED },
+		{ "cupy.cuda.memory", "UnownedMemory", VT_PYHEAP_IS_CUPY_BORROWED },
+		{ "cupy._core.dlpack", "DLPackMemory", VT_PYHEAP_IS_CUPY_BORROWED },
 	};
 
 	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {

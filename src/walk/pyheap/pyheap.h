@@ -38,16 +38,21 @@ enum vt_pyheap_shape {
 	VT_N_PYHEAP_SHAPES
 };
 
-/* What a class is to PyTorch, by the names in its __mro__. A set. */
+/* What a class is to PyTorch or CuPy, by the names in its __mro__. A set. */
 enum {
-	VT_PYHEAP_IS_TENSOR = 1 << 0,    /* torch._C.TensorBase, torch._C._TensorBase */
-	VT_PYHEAP_IS_STORAGE = 1 << 1,   /* torch._C.StorageBase */
-	VT_PYHEAP_IS_PARAMETER = 1 << 2, /* torch.nn.parameter.Parameter */
-	VT_PYHEAP_IS_MODULE = 1 << 3,    /* torch.nn.modules.module.Module */
-	VT_PYHEAP_IS_OPTIMIZER = 1 << 4, /* torch.optim.optimizer.Optimizer */
-	VT_PYHEAP_IS_NODE = 1 << 5,      /* torch._C._FunctionBase, and classes of C++ nodes */
-	VT_PYHEAP_IS_DATASET = 1 << 6,   /* torch.utils.data.dataset.Dataset, and a DataLoader */
-	VT_PYHEAP_IS_SAVED = 1 << 7,     /* torch._C._autograd.SavedTensor */
+	VT_PYHEAP_IS_TENSOR = 1 << 0,       /* torch._C.TensorBase, torch._C._TensorBase */
+	VT_PYHEAP_IS_STORAGE = 1 << 1,      /* torch._C.StorageBase */
+	VT_PYHEAP_IS_PARAMETER = 1 << 2,    /* torch.nn.parameter.Parameter */
+	VT_PYHEAP_IS_MODULE = 1 << 3,       /* torch.nn.modules.module.Module */
+	VT_PYHEAP_IS_OPTIMIZER = 1 << 4,    /* torch.optim.optimizer.Optimizer */
+	VT_PYHEAP_IS_NODE = 1 << 5,         /* torch._C._FunctionBase, and classes of C++ nodes */
+	VT_PYHEAP_IS_DATASET = 1 << 6,      /* torch.utils.data.dataset.Dataset, and a DataLoader */
+	VT_PYHEAP_IS_SAVED = 1 << 7,        /* torch._C._autograd.SavedTensor */
+	VT_PYHEAP_IS_CUPY_ARRAY = 1 << 8,   /* cupy._core.core._ndarray_base */
+	VT_PYHEAP_IS_CUPY_POINTER = 1 << 9, /* cupy.cuda.memory.MemoryPointer */
+	VT_PYHEAP_IS_CUPY_MEMORY = 1 << 10, /* cupy.cuda.memory.BaseMemory */
+	VT_PYHEAP_IS_CUPY_POOLED = 1 << 11, /* cupy.cuda.memory.PooledMemory */
+	VT_PYHEAP_IS_CUPY_BORROWED = 1 << 12, /* its UnownedMemory, and DLPackMemory */
 };
 
 /* A word of the instances of a class that is, or may be, a reference. */
@@ -62,7 +67,7 @@ struct vt_pyheap_class {
 	const char *name;   /* tp_name's last part; hostile */
 	const char *module; /* its __module__, "" none or unknown; hostile */
 	uint8_t shape;      /* enum vt_pyheap_shape */
-	uint8_t is;         /* VT_PYHEAP_IS_* */
+	uint16_t is;        /* VT_PYHEAP_IS_* */
 	bool heap;          /* made by a class statement, or by PyType_FromSpec() */
 	bool of_python;     /* by a class statement */
 	uint64_t flags;     /* tp_flags */
