@@ -315,7 +315,7 @@ void vt_collect_owners_finish(struct vt_collect *c);
 /* The process ran when its owners were looked for: what was listed then may be gone at the stop. */
 bool vt_collect_owners_move(const struct vt_collect *c);
 /* Whether they are looked for in this process. */
-bool vt_collect_wants_owners(const struct vt_collect *c);
+bool vt_collect_wants_owners(struct vt_collect *c);
 /* After the beginning: why they cannot be read from outside; NULL: they can. */
 const char *vt_collect_why_no_owners(const struct vt_collect *c);
 /*

@@ -23,6 +23,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/outside_again.c \
 	src/collect/outside_read.c \
 	src/collect/owners.c src/collect/owners.h \
+	src/collect/owners_arrays.c \
 	src/collect/owners_asked.c \
 	src/collect/owners_blocks.c \
 	src/collect/owners_native.c \

@@ -34,6 +34,7 @@ enum {
 
 #define LEAST_ROOM (UINT64_C(64) << 20) /* with less nothing is begun */
 #define MOST_ROOM (UINT64_C(64) << 30)
+#define MOST_NOW (UINT64_C(1) << 30) /* of pages with arrays' objects */
 #define EXPLORE_NS (10 * VT_NS_PER_S)
 /* While the process stands still: what the copy leaves of the first, but at least the second. */
 #define STOP_NS (20 * VT_NS_PER_MS)
@@ -42,7 +43,7 @@ enum {
 #define TOUCH_STACKS_NS (2 * VT_NS_PER_MS) /* of these */
 
 struct vt_collect_owners {
-	struct vt_pages pages;
+	struct vt_pages pages, now; /* now: read when the process runs again */
 	struct vt_owners owners;
 	struct vt_owners_input input;
 	struct vt_owners_blocks blocks;
@@ -52,6 +53,7 @@ struct vt_collect_owners {
 	bool copied;          /* the pages were copied while the process stood still */
 	bool stood;           /* it did, with all of its threads */
 	bool blocks_moved;    /* since they were listed inside */
+	bool now_there;       /* now has been initialised */
 	struct vt_error *err; /* why there is no graph */
 	uint64_t ns;
 };
@@ -120,14 +122,18 @@ static uint64_t room(const struct vt_collect *c)
 	return bytes < LEAST_ROOM ? 0 : bytes > MOST_ROOM ? MOST_ROOM : bytes;
 }
 
-bool vt_collect_wants_owners(const struct vt_collect *c)
+static bool has_tensors(const struct vt_collect *c)
 {
 	/* Where the layout is unknown, PyTorch may list its blocks itself. */
 	bool may_be_told = c->torch.backend == VT_TORCH_UNKNOWN && c->target.live &&
 			   c->options->touch == VT_TOUCH_INSIDE;
 
-	return c->options->owners && !c->torch_inherited &&
-	       (c->torch.backend == VT_TORCH_NATIVE || may_be_told);
+	return !c->torch_inherited && (c->torch.backend == VT_TORCH_NATIVE || may_be_told);
+}
+
+bool vt_collect_wants_owners(struct vt_collect *c)
+{
+	return c->options->owners && (has_tensors(c) || vt_collect_has_arrays(c));
 }
 
 static void fail(struct vt_collect *c, const char *code, const char *why)
@@ -166,6 +172,7 @@ static void begin(struct vt_collect *c)
 		.python = python,
 		.pages = &c->owners->pages,
 		.maps = &c->target.maps,
+		.arrays = vt_collect_has_arrays(c),
 		.holders = c->options->holders,
 		.max_nodes = (size_t)(part / BYTES_A_NODE),
 		.max_edges = (size_t)(part / BYTES_AN_EDGE),
@@ -332,16 +339,7 @@ static bool add_missing(struct vt_collect *c)
 		owner = vt_vec_append(&owners->items);
 		if (!owner)
 			return false;
-		*owner = (struct vt_model_owner){
-			.block = (uint32_t)i,
-			.category = (uint8_t)without_tensor(&c->model->blocks[i]),
-			.name = "",
-			.variable = "",
-			.module = "",
-			.type = "",
-			.dtype = "",
-			.shape = "",
-		};
+		vt_collect_no_owner(owner, (uint32_t)i, without_tensor(&c->model->blocks[i]));
 	}
 	if (owners->items.n)
 		qsort(owners->items.data, owners->items.n, sizeof(*owners->items.data), by_block);
@@ -369,6 +367,12 @@ static void say_why(struct vt_model_owners *owners)
 		if (!owner->n_storages)
 			owner->unowned = (uint8_t)why_no_tensor(owners, owner);
 	}
+	for (size_t i = 0; i < owners->arrays.n; i++) {
+		struct vt_model_owner *owner = &owners->arrays.data[i].owner;
+
+		if (!owner->n_storages)
+			owner->unowned = (uint8_t)why_no_tensor(owners, owner);
+	}
 }
 
 /* Whether the copy differs from what the graph was made of. */
@@ -383,17 +387,46 @@ static void explore_if_changed(struct vt_collect *c)
 		explore(c);
 }
 
+/* Pools are read when the process runs again: what has changed since the stop is left out. */
+static struct vt_error *look_now(struct vt_collect *c)
+{
+	struct vt_collect_owners *own = c->owners;
+
+	if (!c->target.live || c->target.origin->stands_still)
+		return NULL;
+	vt_live_drop_cache(c->target.live);
+	VT_TRY(vt_pages_init(&own->now, c->target.mem, MOST_NOW));
+	own->now_there = true;
+	own->input.now = &own->now;
+	return NULL;
+}
+
+static struct vt_error *add_arrays(struct vt_collect *c)
+{
+	struct vt_collect_owners *own = c->owners;
+
+	if (!own->input.arrays)
+		return NULL;
+	VT_TRY(look_now(c));
+	if (!vt_collect_owners_arrays(c, &own->blocks, &own->owners, &own->input))
+		return &vt_enomem;
+	c->model->owners.arrays_read = true;
+	return NULL;
+}
+
 static struct vt_error *think(struct vt_collect *c)
 {
 	struct vt_collect_owners *own = c->owners;
 
 	if (!vt_owners_blocks_list(&own->blocks, c->model))
 		return &vt_enomem;
+	VT_TRY(add_arrays(c));
 	own->input.blocks = own->blocks.list.data;
 	own->input.n_blocks = own->blocks.list.n;
 	VT_TRY(vt_owners_think(&own->owners, &own->input));
-	if (!vt_owners_tell(&own->owners, &own->input, &c->model->arena, &c->model->owners) ||
-	    !add_missing(c))
+	if (!vt_owners_tell(&own->owners, &own->input, &c->model->arena, &c->model->owners))
+		return &vt_enomem;
+	if (!vt_collect_why_no_owners(c) && !add_missing(c))
 		return &vt_enomem;
 	return NULL;
 }
@@ -401,6 +434,8 @@ static struct vt_error *think(struct vt_collect *c)
 static void forget(struct vt_model_owners *owners)
 {
 	vt_vec_deinit(&owners->items);
+	vt_vec_deinit(&owners->arrays);
+	owners->arrays_read = false;
 	vt_vec_deinit(&owners->freed);
 	vt_vec_deinit(&owners->notices);
 }
@@ -458,7 +493,7 @@ static void explore_afterwards(struct vt_collect *c)
 		return;
 	copy_again(c);
 	/* It runs: the tensors that show how they are laid out may have been about to go. */
-	for (int i = 1; i < LOOKS && !own->owners.tensors.layout.known &&
+	for (int i = 1; i < LOOKS && c->model->n_blocks && !own->owners.tensors.layout.known &&
 			!vt_deadline_passed(c->options->together->owners_until_ns);
 	     i++) {
 		explore(c);
@@ -466,16 +501,35 @@ static void explore_afterwards(struct vt_collect *c)
 	}
 }
 
+/* Of PyTorch's blocks; where there is no PyTorch, of all that there is. */
+static enum vt_owners_state state_of(const struct vt_collect *c)
+{
+	if (!c->model->n_blocks)
+		return has_tensors(c) ? VT_OWNERS_NO_BLOCKS : VT_OWNERS_READ;
+	return vt_collect_why_no_owners(c) ? VT_OWNERS_NO_LAYOUT : VT_OWNERS_READ;
+}
+
+/* Who in C++ holds what is left of PyTorch's blocks. */
+static void find_others(struct vt_collect *c)
+{
+	if (c->model->owners.state != VT_OWNERS_READ || !c->model->n_blocks)
+		return;
+	vt_collect_owners_native(c, &c->owners->owners);
+	if (c->options->all_owners)
+		vt_collect_owners_unseen(c);
+}
+
 void vt_collect_owners_finish(struct vt_collect *c)
 {
 	struct vt_model_owners *owners = &c->model->owners;
 	struct vt_error *err;
 	bool after = c->options->together && vt_collect_wants_owners(c), moved;
+	bool arrays = vt_collect_has_arrays(c);
 	uint64_t start;
 
-	if (after && c->model->n_blocks)
+	if (after && (c->model->n_blocks || arrays))
 		explore_afterwards(c);
-	if (after && !c->model->n_blocks)
+	else if (after)
 		owners->state = VT_OWNERS_NO_BLOCKS;
 	if (c->asked_owners.told && c->model->n_blocks) {
 		finish_asked(c);
@@ -487,7 +541,7 @@ void vt_collect_owners_finish(struct vt_collect *c)
 		say_no_graph(c);
 		return;
 	}
-	if (!c->model->n_blocks) {
+	if (!c->model->n_blocks && !arrays) {
 		owners->state = VT_OWNERS_NO_BLOCKS;
 		return;
 	}
@@ -500,19 +554,19 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	owners->ran |= moved;
 	c->owners->input.one_moment = is_one_moment(c) && !moved;
 	start = vt_now_ns();
-	if (vt_collect_why_no_owners(c)) {
-		owners->state = VT_OWNERS_NO_LAYOUT;
+	if (c->model->n_blocks && vt_collect_why_no_owners(c)) {
 		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_OWNERS, "no-layout",
 			      "the owners of blocks are not known: %s",
 			      vt_collect_why_no_owners(c));
-		return;
+		if (!arrays) {
+			owners->state = VT_OWNERS_NO_LAYOUT;
+			return;
+		}
 	}
 	err = think(c);
-	owners->state = err ? VT_OWNERS_FAILED : VT_OWNERS_READ;
+	owners->state = err ? VT_OWNERS_FAILED : state_of(c);
 	if (!err) {
-		vt_collect_owners_native(c, &c->owners->owners);
-		if (c->options->all_owners)
-			vt_collect_owners_unseen(c);
+		find_others(c);
 		say_why(owners);
 	} else {
 		forget(owners);
@@ -532,6 +586,8 @@ void vt_collect_owners_deinit(struct vt_collect *c)
 	if (c->owners->explored)
 		vt_owners_deinit(&c->owners->owners);
 	vt_pages_deinit(&c->owners->pages);
+	if (c->owners->now_there)
+		vt_pages_deinit(&c->owners->now);
 	vt_vec_deinit(&c->owners->blocks.list);
 	free(c->owners);
 	c->owners = NULL;

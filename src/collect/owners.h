@@ -12,8 +12,20 @@ struct vt_owners_blocks {
 	VT_VEC(struct vt_owners_block) list;
 };
 
-/* collect/owners_blocks.c: the blocks in use, by address. False: out of memory. */
+/* collect/owners_blocks.c: PyTorch's blocks in use, by address. False: out of memory. */
 bool vt_owners_blocks_list(struct vt_owners_blocks *blocks, const struct vt_model *model);
+void vt_owners_blocks_sort(struct vt_owners_blocks *blocks);
+
+/* collect/owners_arrays.c: whether CuPy is there. */
+bool vt_collect_has_arrays(struct vt_collect *c);
+/*
+ * Adds the memory of its arrays to the blocks, which are PyTorch's so far, and to the model. False:
+ * out of memory.
+ */
+bool vt_collect_owners_arrays(struct vt_collect *c, struct vt_owners_blocks *blocks,
+			      struct vt_owners *owners, const struct vt_owners_input *input);
+/* An owner that was not found. */
+void vt_collect_no_owner(struct vt_model_owner *owner, uint32_t block, enum vt_category category);
 
 /* collect/owners_native.c: names what only C++ holds, where it is known how. */
 void vt_collect_owners_native(struct vt_collect *c, struct vt_owners *owners);

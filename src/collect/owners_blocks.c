@@ -10,6 +10,12 @@ static int by_address(const void *a, const void *b)
 	return (x->addr > y->addr) - (x->addr < y->addr);
 }
 
+void vt_owners_blocks_sort(struct vt_owners_blocks *blocks)
+{
+	if (blocks->list.n)
+		qsort(blocks->list.data, blocks->list.n, sizeof(*blocks->list.data), by_address);
+}
+
 bool vt_owners_blocks_list(struct vt_owners_blocks *blocks, const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->n_blocks; i++) {
@@ -21,9 +27,12 @@ bool vt_owners_blocks_list(struct vt_owners_blocks *blocks, const struct vt_mode
 		block = vt_vec_append(&blocks->list);
 		if (!block)
 			return false;
-		*block = (struct vt_owners_block){ b->addr, b->size, (uint32_t)i };
+		*block = (struct vt_owners_block){
+			.addr = b->addr,
+			.size = b->size,
+			.index = (uint32_t)i,
+		};
 	}
-	if (blocks->list.n)
-		qsort(blocks->list.data, blocks->list.n, sizeof(*blocks->list.data), by_address);
+	vt_owners_blocks_sort(blocks);
 	return true;
 }

@@ -25,6 +25,7 @@ void vt_model_deinit(struct vt_model *model)
 	vt_vec_deinit(&model->jax.sites);
 	vt_model_ledger_deinit(&model->ledger);
 	vt_vec_deinit(&model->owners.items);
+	vt_vec_deinit(&model->owners.arrays);
 	vt_vec_deinit(&model->owners.freed);
 	vt_vec_deinit(&model->owners.notices);
 	vt_vec_deinit(&model->devices);

@@ -26,16 +26,23 @@ static const struct {
 };
 
 static const struct {
-	const char *code, *words;
+	const char *code, *words, *array_words; /* NULL: not said of arrays */
 } unowned[VT_N_UNOWNED] = {
-	[VT_UNOWNED_NO_TENSOR] = { "no-tensor", "no tensor in it" },
-	[VT_UNOWNED_RAN] = { "process-ran", "no tensor in it yet, the process ran" },
-	[VT_UNOWNED_LIBRARY] = { "library", "only native code uses it" },
-	[VT_UNOWNED_GRAPH_POOL] = { "graph-pool", "no tensor in it, a CUDA graph keeps it" },
-	[VT_UNOWNED_UNEXPLAINED] = { "unexplained", "what holds its tensor was not seen" },
-	[VT_UNOWNED_UNREACHED] = { "unreached", "nothing leads to its tensor" },
-	[VT_UNOWNED_NOT_WHOLE] = { "not-whole", "not all objects were read" },
-}, bounds[VT_N_OWNERS_BOUNDS] = {
+	[VT_UNOWNED_NO_TENSOR] = { "no-tensor", "no tensor in it", "no array in it" },
+	[VT_UNOWNED_RAN] = { "process-ran", "no tensor in it yet, the process ran",
+			     "no array in it yet, the process ran" },
+	[VT_UNOWNED_LIBRARY] = { "library", "only native code uses it", NULL },
+	[VT_UNOWNED_GRAPH_POOL] = { "graph-pool", "no tensor in it, a CUDA graph keeps it", NULL },
+	[VT_UNOWNED_UNEXPLAINED] = { "unexplained", "what holds its tensor was not seen",
+				     "what holds its array was not seen" },
+	[VT_UNOWNED_UNREACHED] = { "unreached", "nothing leads to its tensor",
+				   "nothing leads to its array" },
+	[VT_UNOWNED_NOT_WHOLE] = { "not-whole", "not all objects were read", NULL },
+};
+
+static const struct {
+	const char *code, *words;
+} bounds[VT_N_OWNERS_BOUNDS] = {
 	[VT_BOUND_OBJECTS] = { "objects", "no memory was left for more objects" },
 	[VT_BOUND_MEMORY] = { "memory", "no memory was left for more pages" },
 	[VT_BOUND_TIME] = { "time", "the time was over" },
@@ -72,6 +79,11 @@ const char *vt_unowned_code(enum vt_unowned why)
 const char *vt_unowned_words(enum vt_unowned why)
 {
 	return unowned[why].words;
+}
+
+const char *vt_unowned_array_words(enum vt_unowned why)
+{
+	return unowned[why].array_words ? unowned[why].array_words : unowned[why].words;
 }
 
 const char *vt_owners_bound_code(enum vt_owners_bound bound)
@@ -112,32 +124,128 @@ const struct vt_model_owner *vt_model_owner(const struct vt_model *model, size_t
 		       NULL;
 }
 
-static void count(struct vt_model_category *category, const struct vt_model *model, uint32_t item)
+static int compare_place(const struct vt_model_array *array, uint32_t pool, uint32_t chunk)
 {
-	const struct vt_model_owner *items = model->owners.items.data;
-	uint64_t bytes = model->blocks[items[item].block].size;
+	if (array->pool != pool)
+		return array->pool < pool ? -1 : 1;
+	return (array->chunk > chunk) - (array->chunk < chunk);
+}
 
+const struct vt_model_array *vt_model_chunk_owner(const struct vt_model *model, uint32_t pool,
+						  uint32_t chunk)
+{
+	const struct vt_model_array *arrays = model->owners.arrays.data;
+	size_t low = 0, high = model->owners.arrays.n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = compare_place(&arrays[middle], pool, chunk);
+
+		if (!order)
+			return &arrays[middle];
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return NULL;
+}
+
+size_t vt_model_n_owners(const struct vt_model *model)
+{
+	return model->owners.items.n + model->owners.arrays.n;
+}
+
+const struct vt_model_array *vt_model_array_at(const struct vt_model *model, size_t i)
+{
+	const struct vt_model_owners *owners = &model->owners;
+
+	return i < owners->items.n ? NULL : &owners->arrays.data[i - owners->items.n];
+}
+
+const struct vt_model_owner *vt_model_owner_at(const struct vt_model *model, size_t i)
+{
+	const struct vt_model_array *array = vt_model_array_at(model, i);
+
+	return array ? &array->owner : &model->owners.items.data[i];
+}
+
+uint64_t vt_model_owned_bytes(const struct vt_model *model, size_t i)
+{
+	const struct vt_model_array *array = vt_model_array_at(model, i);
+
+	return array ? array->bytes : model->blocks[model->owners.items.data[i].block].size;
+}
+
+/* ---- sums ---- */
+
+/* largest: bytes of the largest one so far. */
+static void count(struct vt_model_category *category, uint64_t bytes, uint64_t largest,
+		  bool certain, uint32_t index)
+{
 	category->bytes += bytes;
 	category->blocks++;
-	if (items[item].certain)
+	if (certain)
 		category->certain_bytes += bytes;
-	if (category->largest == UINT32_MAX ||
-	    bytes > model->blocks[items[category->largest].block].size)
-		category->largest = item;
+	if (category->largest == UINT32_MAX || bytes > largest)
+		category->largest = index;
+}
+
+static void forget_sums(struct vt_model_category *categories, struct vt_model_category *reasons)
+{
+	for (size_t i = 0; i < VT_N_CATEGORIES; i++)
+		categories[i] = (struct vt_model_category){ .largest = UINT32_MAX };
+	for (size_t i = 0; i < VT_N_UNOWNED; i++)
+		reasons[i] = (struct vt_model_category){ .largest = UINT32_MAX };
+}
+
+static void count_block(struct vt_model_category *category, const struct vt_model *model,
+			uint32_t item)
+{
+	uint64_t largest = category->largest == UINT32_MAX ?
+				   0 :
+				   vt_model_owned_bytes(model, category->largest);
+
+	count(category, vt_model_owned_bytes(model, item), largest,
+	      model->owners.items.data[item].certain, item);
+}
+
+static void count_array(struct vt_model_category *category, const struct vt_model_array *arrays,
+			uint32_t i)
+{
+	count(category, arrays[i].bytes,
+	      category->largest == UINT32_MAX ? 0 : arrays[category->largest].bytes,
+	      arrays[i].owner.certain, i);
+}
+
+static void count_arrays(struct vt_model_owners *owners)
+{
+	for (size_t i = 0; i < VT_N_LIBPOOL_KINDS; i++) {
+		owners->array_sums[i].bytes = owners->array_sums[i].blocks = 0;
+		forget_sums(owners->array_sums[i].categories, owners->array_sums[i].unowned);
+	}
+	for (size_t i = 0; i < owners->arrays.n; i++) {
+		const struct vt_model_array *array = &owners->arrays.data[i];
+		struct vt_model_array_sums *sums = &owners->array_sums[array->library];
+
+		sums->bytes += array->bytes;
+		sums->blocks++;
+		count_array(&sums->categories[array->owner.category], owners->arrays.data,
+			    (uint32_t)i);
+		count_array(&sums->unowned[array->owner.unowned], owners->arrays.data, (uint32_t)i);
+	}
 }
 
 void vt_model_count_owners(struct vt_model *model)
 {
 	struct vt_model_owners *owners = &model->owners;
 
-	for (size_t i = 0; i < VT_N_CATEGORIES; i++)
-		owners->categories[i] = (struct vt_model_category){ .largest = UINT32_MAX };
-	for (size_t i = 0; i < VT_N_UNOWNED; i++)
-		owners->unowned[i] = (struct vt_model_category){ .largest = UINT32_MAX };
+	forget_sums(owners->categories, owners->unowned);
 	for (size_t i = 0; i < owners->items.n; i++) {
 		const struct vt_model_owner *owner = &owners->items.data[i];
 
-		count(&owners->categories[owner->category], model, (uint32_t)i);
-		count(&owners->unowned[owner->unowned], model, (uint32_t)i);
+		count_block(&owners->categories[owner->category], model, (uint32_t)i);
+		count_block(&owners->unowned[owner->unowned], model, (uint32_t)i);
 	}
+	count_arrays(owners);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the live blocks of PyTorch's allocator are: the tensors in them, and what keeps those alive.
+ * What the live blocks of PyTorch's allocator are: the tensors in them, and what keeps those alive;
+ * and the same of the memory of other libraries that have arrays.
  * owners/ finds it out; collect/owners.c puts it here.
  */
 #ifndef VT_MODEL_OWNERS_H
@@ -11,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/vec.h"
+#include "vramtap/libpools.h"
 
 /* What a block is for. JSON and the texts have their names from model/owners.c. */
 enum vt_category {
@@ -100,6 +102,21 @@ struct vt_model_owner {
 	int requires_grad; /* of the same: 1 yes, 0 no, -1 unknown */
 };
 
+/*
+ * Memory of another library's: a chunk of one of its pools that is in use, or a piece that an array
+ * has for itself.
+ */
+struct vt_model_array {
+	struct vt_model_owner owner; /* of it, block is this one's own index */
+	uint64_t addr, bytes;
+	int32_t device;  /* ordinal; -1 not known */
+	uint32_t pool;   /* index in libpools.pools; VT_NO_POOL: in none that is known */
+	uint32_t chunk;  /* of that */
+	uint8_t library; /* enum vt_libpool_kind */
+};
+
+#define VT_NO_POOL UINT32_MAX
+
 /* What would be freed if one reference went. */
 struct vt_model_freed {
 	const char *name; /* "losses", "sys.last_value" */
@@ -167,9 +184,18 @@ struct vt_model_category {
 	uint32_t largest; /* index in owners.items; UINT32_MAX none */
 };
 
+/* The same of the arrays of one library; largest is an index in owners.arrays. */
+struct vt_model_array_sums {
+	uint64_t bytes, blocks;
+	struct vt_model_category categories[VT_N_CATEGORIES];
+	struct vt_model_category unowned[VT_N_UNOWNED];
+};
+
 struct vt_model_owners {
 	enum vt_owners_state state;
-	VT_VEC(struct vt_model_owner) items;    /* by block */
+	VT_VEC(struct vt_model_owner) items;    /* of PyTorch's blocks, by block */
+	VT_VEC(struct vt_model_array) arrays;   /* of other libraries', by pool and chunk */
+	bool arrays_read;                       /* what state says is of PyTorch's blocks only */
 	VT_VEC(struct vt_model_freed) freed;    /* the largest first */
 	VT_VEC(struct vt_model_notice) notices; /* by code */
 	bool collector_known, collector_enabled;
@@ -183,12 +209,24 @@ struct vt_model_owners {
 	/* filled by account: */
 	struct vt_model_category categories[VT_N_CATEGORIES];
 	struct vt_model_category unowned[VT_N_UNOWNED];
+	struct vt_model_array_sums array_sums[VT_N_LIBPOOL_KINDS];
 };
 
 struct vt_model;
 
 /* The owner of the block with this index in model.blocks; NULL: it has none (or is not in use). */
 const struct vt_model_owner *vt_model_owner(const struct vt_model *model, size_t block);
+
+/* The owner of a chunk in use of a pool; NULL: it has none. */
+const struct vt_model_array *vt_model_chunk_owner(const struct vt_model *model, uint32_t pool,
+						  uint32_t chunk);
+
+/* All owners: those of PyTorch's blocks, and then the arrays. */
+size_t vt_model_n_owners(const struct vt_model *model);
+const struct vt_model_owner *vt_model_owner_at(const struct vt_model *model, size_t i);
+/* NULL: it is of a block of PyTorch's. */
+const struct vt_model_array *vt_model_array_at(const struct vt_model *model, size_t i);
+uint64_t vt_model_owned_bytes(const struct vt_model *model, size_t i);
 
 /* What account fills. */
 void vt_model_count_owners(struct vt_model *model);
@@ -202,6 +240,8 @@ const char *vt_unowned_code(enum vt_unowned why);
 const char *vt_owners_bound_code(enum vt_owners_bound bound);
 /* "no tensor in it": of a block. */
 const char *vt_unowned_words(enum vt_unowned why);
+/* The same of memory that arrays are in: "no array in it". */
+const char *vt_unowned_array_words(enum vt_unowned why);
 /* "the time was over": why not all was read. */
 const char *vt_owners_bound_words(enum vt_owners_bound bound);
 

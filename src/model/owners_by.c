@@ -117,15 +117,14 @@ static bool fold_all(struct grouping *g, size_t parts)
 
 static void add(struct vt_owners_group *group, const struct grouping *g, size_t i)
 {
-	const struct vt_model_owner *items = g->model->owners.items.data;
-	const struct vt_model_owner *owner = &items[g->members[i].item];
-	uint64_t bytes = g->model->blocks[owner->block].size;
+	const struct vt_model_owner *owner = vt_model_owner_at(g->model, g->members[i].item);
+	uint64_t bytes = vt_model_owned_bytes(g->model, g->members[i].item);
 
 	group->bytes += bytes;
 	group->blocks++;
 	group->certain_bytes += owner->certain ? bytes : 0;
 	group->members += !group->members || strcmp(g->members[i].name, g->members[i - 1].name);
-	if (bytes > g->model->blocks[items[group->largest].block].size)
+	if (bytes > vt_model_owned_bytes(g->model, group->largest))
 		group->largest = g->members[i].item;
 }
 
@@ -267,8 +266,8 @@ bool vt_owners_groups_init(struct vt_owners_groups *groups, const struct vt_mode
 {
 	struct grouping g = {
 		.model = model,
-		.n = model->owners.items.n,
-		.members = calloc(model->owners.items.n + 1, sizeof(*g.members)),
+		.n = vt_model_n_owners(model),
+		.members = calloc(vt_model_n_owners(model) + 1, sizeof(*g.members)),
 		.out = groups,
 	};
 	bool ok = g.members;
@@ -276,7 +275,7 @@ bool vt_owners_groups_init(struct vt_owners_groups *groups, const struct vt_mode
 	*groups = (struct vt_owners_groups){ 0 };
 	for (size_t i = 0; ok && i < g.n; i++)
 		g.members[i] = (struct member){
-			.name = name_by(&model->owners.items.data[i], by),
+			.name = name_by(vt_model_owner_at(model, i), by),
 			.item = (uint32_t)i,
 		};
 	ok = ok && (by == VT_BY_MODULE ? group_modules(&g, max) : group_others(&g));

@@ -18,7 +18,7 @@ struct vt_owners_group {
 	const char *name; /* hostile; "" those that have none */
 	uint64_t bytes, blocks, certain_bytes;
 	uint32_t members; /* how many names it stands for */
-	uint32_t largest; /* index in owners.items */
+	uint32_t largest; /* of all owners: see vt_model_owner_at() */
 };
 
 struct vt_owners_groups {

@@ -128,14 +128,14 @@ static void consider(struct near *near, const char *name)
 	near->distances[at] = distance;
 }
 
-size_t vt_owners_nearest(const struct vt_model_owners *owners, const char *pattern,
+size_t vt_owners_nearest(const struct vt_model *model, const char *pattern,
 			 const char *names[VT_OWNERS_NEAREST])
 {
 	struct near near = { .pattern = pattern, .length = least(strlen(pattern), MAX_PATTERN) };
 	const char *last_variable = "", *last_module = "";
 
-	for (size_t i = 0; i < owners->items.n && i < MAX_NAMES; i++) {
-		const struct vt_model_owner *owner = &owners->items.data[i];
+	for (size_t i = 0; i < vt_model_n_owners(model) && i < MAX_NAMES; i++) {
+		const struct vt_model_owner *owner = vt_model_owner_at(model, i);
 
 		/* Blocks of one variable follow each other mostly. */
 		if (strcmp(owner->variable, last_variable))

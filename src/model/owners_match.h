@@ -15,7 +15,7 @@ bool vt_owner_matches(const struct vt_model_owner *owner, const char *pattern);
 
 /* Names that are like the pattern, the nearest first. How many; they are the model's own. */
 enum { VT_OWNERS_NEAREST = 5 };
-size_t vt_owners_nearest(const struct vt_model_owners *owners, const char *pattern,
+size_t vt_owners_nearest(const struct vt_model *model, const char *pattern,
 			 const char *names[VT_OWNERS_NEAREST]);
 
 #endif

@@ -62,6 +62,20 @@ uint32_t vt_owners_entry(const struct vt_owners *o, uint32_t node);
 /* ---- storages.c ---- */
 
 bool vt_owners_storages(struct vt_owners *o, const struct vt_owners_input *input);
+/* The block with this address in it; UINT32_MAX none. */
+uint32_t vt_owners_block_at(const struct vt_owners_input *input, uint64_t addr);
+/* Whether all references to a node were found. */
+void vt_owners_prove(struct vt_owners *o, struct vt_owned_storage *storage, uint32_t node);
+/* It is named by this node, if that is reached on a cheaper path. */
+void vt_owners_prefer(const struct vt_owners *o, struct vt_owned_storage *storage, uint32_t node);
+
+/* ---- arrays.c ---- */
+
+#define VT_PYHEAP_IS_CUPY \
+	(VT_PYHEAP_IS_CUPY_ARRAY | VT_PYHEAP_IS_CUPY_POINTER | VT_PYHEAP_IS_CUPY_MEMORY)
+
+/* CuPy's memory as storages, with what arrays tell of it. False: out of memory. */
+bool vt_owners_arrays(struct vt_owners *o, const struct vt_owners_input *input);
 
 /* ---- tell.c ---- */
 
@@ -127,8 +141,9 @@ bool vt_owners_freed(struct vt_owners *o, const struct vt_owners_input *input,
 /* ---- others.c ---- */
 
 /* Fills what struct vt_model_owner has of other holders. owners->items are by storage. */
-bool vt_owners_others(struct vt_owners *o, const struct vt_retained *retained,
-		      struct vt_arena *arena, struct vt_model_owners *owners);
+bool vt_owners_others(struct vt_owners *o, const struct vt_owners_input *input,
+		      const struct vt_retained *retained, struct vt_arena *arena,
+		      struct vt_model_owners *owners);
 
 /* ---- notices.c, find_*.c: what stands out; the rules are in model/notices.c ---- */
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += src/owners/libowners.a
 src_owners_libowners_a_SOURCES = \
+	src/owners/arrays.c \
 	src/owners/category.c \
 	src/owners/dominators.c \
 	src/owners/entry.c \

@@ -254,6 +254,21 @@ static const char *const fixed[VT_N_EDGE_KINDS] = {
 	[VT_EDGE_VARIABLE] = ".variable",   [VT_EDGE_SYS] = "sys",
 };
 
+/* A word of an object of C: of CuPy's objects it is known which one. */
+static void say_body(struct composer *c, const struct step *step)
+{
+	const struct vt_pyheap_class *from = vt_owners_class(c->o, step->from),
+				     *to = vt_owners_class(c->o, step->to);
+	uint16_t is = from && to && from->is & VT_PYHEAP_IS_CUPY ? to->is : 0;
+	bool borrowed = from && from->is & VT_PYHEAP_IS_CUPY_BORROWED;
+
+	vt_str_add(&c->expression, borrowed                       ? ".owner" :
+				   is & VT_PYHEAP_IS_CUPY_ARRAY   ? ".base" :
+				   is & VT_PYHEAP_IS_CUPY_POINTER ? ".data" :
+				   is & VT_PYHEAP_IS_CUPY_MEMORY  ? ".mem" :
+								    fixed[VT_EDGE_BODY]);
+}
+
 static void say_step(struct composer *c, const struct step *step)
 {
 	switch ((enum vt_edge_kind)step->edge->kind) {
@@ -278,6 +293,9 @@ static void say_step(struct composer *c, const struct step *step)
 		break;
 	case VT_EDGE_FREE:
 		say_free(c, step);
+		break;
+	case VT_EDGE_BODY:
+		say_body(c, step);
 		break;
 	case VT_EDGE_SAVED:
 		say_saved(c, step);
@@ -325,9 +343,11 @@ static bool say(struct composer *c, uint32_t node)
 	return !c->expression.failed && !c->holder.failed;
 }
 
-/* torch.Tensor itself, which tells nothing. */
+/* torch.Tensor itself, or CuPy's objects, which tell nothing. */
 static bool is_plain(const struct vt_pyheap_class *cls)
 {
+	if (cls->is & VT_PYHEAP_IS_CUPY)
+		return !cls->of_python;
 	return cls->is & VT_PYHEAP_IS_TENSOR &&
 	       (!cls->of_python || (!strcmp(cls->name, "Tensor") && !strcmp(cls->module, "torch")));
 }

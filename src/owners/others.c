@@ -83,6 +83,8 @@ static bool is_wrapper(struct others *x, uint32_t from, uint32_t node)
 	const struct vt_pyheap_class *cls = vt_owners_class(x->o, from);
 	uint32_t edge;
 
+	if (cls && cls->is & (VT_PYHEAP_IS_CUPY_ARRAY | VT_PYHEAP_IS_CUPY_POINTER))
+		return true; /* a pointer to this memory, or an array that has this pointer */
 	if (!cls || !(cls->is & (VT_PYHEAP_IS_TENSOR | VT_PYHEAP_IS_STORAGE)))
 		return false;
 	edge = find_edge(x, from, node);
@@ -94,7 +96,9 @@ static bool join_near(struct others *x, uint32_t node)
 {
 	const struct vt_graph_node *nodes = x->o->graph.nodes.data;
 	const struct vt_retained *r = x->retained;
-	bool native = nodes[node].kind == VT_NODE_TENSOR || nodes[node].kind == VT_NODE_STORAGE;
+	const struct vt_pyheap_class *cls = vt_owners_class(x->o, node);
+	bool native = nodes[node].kind == VT_NODE_TENSOR || nodes[node].kind == VT_NODE_STORAGE ||
+		      (cls && cls->is & VT_PYHEAP_IS_CUPY);
 
 	for (uint32_t i = 0; native && i < nodes[node].n_edges; i++) {
 		const struct vt_graph_edge *edge =
@@ -334,8 +338,9 @@ static bool tell(struct others *x, size_t storage, size_t n, struct vt_model_own
 	return name_holders(x, owner) && tell_freed(x, storage, n, owner);
 }
 
-bool vt_owners_others(struct vt_owners *o, const struct vt_retained *retained,
-		      struct vt_arena *arena, struct vt_model_owners *owners)
+bool vt_owners_others(struct vt_owners *o, const struct vt_owners_input *input,
+		      const struct vt_retained *retained, struct vt_arena *arena,
+		      struct vt_model_owners *owners)
 {
 	struct others x = {
 		.o = o,
@@ -347,11 +352,16 @@ bool vt_owners_others(struct vt_owners *o, const struct vt_retained *retained,
 	bool ok = x.group_of && x.next;
 	size_t n;
 
-	for (size_t i = 0, item = 0; ok && i < o->storages.n; i += n, item++) {
+	for (size_t i = 0, item = 0; ok && i < o->storages.n; i += n) {
+		const struct vt_owners_block *block = &input->blocks[o->storages.data[i].block];
+		struct vt_model_owner *owner = block->is_foreign ?
+						       &owners->arrays.data[block->index].owner :
+						       &owners->items.data[item++];
+
 		for (n = 1; i + n < o->storages.n && o->storages.data[i + n].shares; n++)
 			;
 		if (x.looked < MAX_LOOKED)
-			ok = tell(&x, i, n, &owners->items.data[item]);
+			ok = tell(&x, i, n, owner);
 	}
 	free(x.group_of);
 	free(x.next);

@@ -9,6 +9,7 @@
  *   rest      what no root reaches: held by something unseen, or garbage
  *   proof     references found against reference counts
  *   storages  blocks → storages → tensors; categories
+ *   arrays    the same for CuPy: blocks → memory → arrays
  *   name      the words
  *   retained  dominators: what would be freed
  *   native    tensors that only C++ holds
@@ -24,6 +25,7 @@
 #include "base/error.h"
 #include "model/owners.h"
 #include "owners/holders.h"
+#include "walk/arrays/arrays.h"
 #include "walk/heap/graph.h"
 #include "walk/heap/pages.h"
 #include "walk/pyheap/pyheap.h"
@@ -65,13 +67,16 @@ struct vt_owned_storage {
 	uint32_t n_tensors;
 	uint32_t unexplained;
 	uint8_t category;
+	bool is_array;         /* memory of CuPy's: the node is its Python object */
 	bool shares;           /* its block has another storage, which is accounted with it */
 	bool certain, surplus; /* surplus: more references were found than there are */
 };
 
 struct vt_owners_block {
 	uint64_t addr, size;
-	uint32_t index; /* the caller's own */
+	uint32_t index;  /* in the model's blocks; in its owners' arrays */
+	bool is_foreign; /* not PyTorch's: its owner is one of the arrays */
+	bool is_chunk;   /* of a pool of CuPy's: its memory has the same size */
 };
 
 struct vt_owners {
@@ -98,9 +103,11 @@ struct vt_owners_input {
 	struct vt_python *python;
 	struct vt_pages *pages;
 	const struct vt_maps *maps;
-	const struct vt_owners_block *blocks; /* live blocks, by address */
+	const struct vt_owners_block *blocks; /* live blocks, by address; disjoint */
 	size_t n_blocks;
-	bool holders; /* all holders of each block, and what goes with it */
+	bool arrays;          /* CuPy is there */
+	struct vt_pages *now; /* the memory as it is now: see struct vt_arrays */
+	bool holders;         /* all holders of each block, and what goes with it */
 	/* the pages are of one moment, but for late ones: what they prove is proved */
 	bool one_moment;
 	size_t max_nodes, max_edges; /* bounds of our memory */
@@ -118,6 +125,20 @@ void vt_owners_explore_again(struct vt_owners *o, const struct vt_owners_input *
  */
 void vt_owners_touch_frames(struct vt_owners *o, uint64_t deadline_ns);
 void vt_owners_deinit(struct vt_owners *o);
+
+/* Memory that an object of CuPy's owns. */
+struct vt_owners_memory {
+	uint64_t addr, size;
+	int32_t device;
+	bool pooled;
+};
+
+/*
+ * Calls visit for all of it, in any order, and more than once. Before vt_owners_think(). False:
+ * visit said so.
+ */
+bool vt_owners_memories(struct vt_owners *o, const struct vt_owners_input *input,
+			bool (*visit)(void *arg, const struct vt_owners_memory *memory), void *arg);
 
 /* All that is thought about the graph. Reads pages only. */
 struct vt_error *vt_owners_think(struct vt_owners *o, const struct vt_owners_input *input);

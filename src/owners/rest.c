@@ -54,7 +54,7 @@ static int rank(const struct vt_owners *o, uint32_t node)
 {
 	const struct vt_pyheap_class *cls = vt_owners_class(o, node);
 
-	if (!cls || cls->is & (VT_PYHEAP_IS_TENSOR | VT_PYHEAP_IS_STORAGE))
+	if (!cls || cls->is & (VT_PYHEAP_IS_TENSOR | VT_PYHEAP_IS_STORAGE | VT_PYHEAP_IS_CUPY))
 		return 3;
 	if (cls->of_python)
 		return 0;

@@ -18,8 +18,7 @@ struct matching {
 	uint32_t *marks;
 };
 
-/* The block with this address in it; UINT32_MAX none. */
-static uint32_t find_block(const struct vt_owners_input *input, uint64_t addr)
+uint32_t vt_owners_block_at(const struct vt_owners_input *input, uint64_t addr)
 {
 	size_t low = 0, high = input->n_blocks;
 
@@ -45,7 +44,7 @@ static bool add_storage(struct matching *m, uint32_t node)
 	if (!vt_tensors_storage(&m->o->tensors, m->o->graph.nodes.data[node].addr, &storage) ||
 	    storage.device_type != DEVICE_CUDA || !storage.data)
 		return true;
-	block = find_block(m->input, storage.data);
+	block = vt_owners_block_at(m->input, storage.data);
 	if (block == UINT32_MAX)
 		return true;
 	added = vt_vec_append(&m->o->storages);
@@ -74,13 +73,12 @@ static bool add_storages(struct matching *m)
 	return true;
 }
 
-/* Whether all references to a node were found. */
-static void prove(struct matching *m, struct vt_owned_storage *storage, uint32_t node)
+void vt_owners_prove(struct vt_owners *o, struct vt_owned_storage *storage, uint32_t node)
 {
-	uint64_t count = vt_owners_count(m->o, node), found = m->o->graph.nodes.data[node].found;
+	uint64_t count = vt_owners_count(o, node), found = o->graph.nodes.data[node].found;
 
-	if (m->o->graph.nodes.data[node].flags & VT_NODE_LATER ||
-	    !(m->o->graph.nodes.data[node].flags & VT_NODE_EXPLORED)) {
+	if (o->graph.nodes.data[node].flags & VT_NODE_LATER ||
+	    !(o->graph.nodes.data[node].flags & VT_NODE_EXPLORED)) {
 		storage->certain = false;
 		return;
 	}
@@ -110,7 +108,7 @@ static void use(struct vt_owned_storage *storage, const struct vt_owners *o, uin
 		storage->used = shape.last - shape.first;
 }
 
-static void prefer(struct vt_owned_storage *storage, const struct vt_owners *o, uint32_t node)
+void vt_owners_prefer(const struct vt_owners *o, struct vt_owned_storage *storage, uint32_t node)
 {
 	if (o->reach.data[node].distance < o->reach.data[storage->best].distance)
 		storage->best = node;
@@ -142,9 +140,9 @@ static void visit_tensor(struct matching *m, uint32_t tensor, uint32_t node)
 
 	m->storage_of[tensor] = m->storage_of[node];
 	storage->n_tensors++;
-	prove(m, storage, tensor);
+	vt_owners_prove(m->o, storage, tensor);
 	use(storage, m->o, tensor);
-	prefer(storage, m->o, tensor);
+	vt_owners_prefer(m->o, storage, tensor);
 	m->marks[node] |= m->marks[tensor];
 }
 
@@ -152,7 +150,7 @@ static void visit_wrapper(struct matching *m, uint32_t wrapper, uint32_t node)
 {
 	struct vt_owned_storage *storage = &m->o->storages.data[m->storage_of[node] - 1];
 
-	prove(m, storage, wrapper);
+	vt_owners_prove(m->o, storage, wrapper);
 	m->marks[storage->node] |= m->marks[wrapper];
 }
 
@@ -234,7 +232,7 @@ bool vt_owners_storages(struct vt_owners *o, const struct vt_owners_input *input
 		each_edge(&m, VT_NODE_PYTHON, VT_EDGE_IMPL, visit_wrapper);
 		each_edge(&m, VT_NODE_PYTHON, VT_EDGE_IMPL_BORROWED, visit_wrapper);
 		for (size_t i = 0; i < o->storages.n; i++) {
-			prove(&m, &o->storages.data[i], o->storages.data[i].node);
+			vt_owners_prove(o, &o->storages.data[i], o->storages.data[i].node);
 			categorise(&m, &o->storages.data[i]);
 		}
 	}

@@ -9,6 +9,7 @@ struct telling {
 	const struct vt_owners_input *input;
 	struct vt_arena *arena;
 	struct vt_model_owners *owners;
+	struct vt_model_owner *last; /* of the block that is told */
 };
 
 /* Storages of one block one after the other, the one that names it first. */
@@ -32,20 +33,17 @@ void vt_owners_sort_storages(struct vt_owners *o)
 							  o->storages.data[i - 1].block;
 }
 
-static const char *shape_text(struct vt_arena *arena, const struct vt_tensors_shape *shape)
+static bool tell_array(struct telling *t, uint32_t node, struct vt_model_owner *owner)
 {
-	struct vt_str text = { 0 };
-	char *copy;
+	struct vt_arrays read = { .heap = &t->o->heap };
+	struct vt_arrays_array array;
 
-	vt_str_add(&text, "(");
-	for (uint64_t i = 0; i < shape->n_dims && i < VT_TENSORS_MAX_DIMS; i++)
-		vt_str_addf(&text, "%s%lld", i ? ", " : "", (long long)shape->sizes[i]);
-	vt_str_add(&text, shape->n_dims > VT_TENSORS_MAX_DIMS ? ", …)" :
-			  shape->n_dims == 1                  ? ",)" :
-								")");
-	copy = vt_arena_strdup(arena, vt_str_get(&text));
-	vt_str_deinit(&text);
-	return copy;
+	owner->has_grad_fn = -1;
+	if (!vt_arrays_array(&read, t->o->graph.nodes.data[node].addr, &array))
+		return true;
+	owner->dtype = array.dtype ? array.dtype : "";
+	owner->shape = vt_arrays_shape(t->arena, array.sizes, array.n_dims, VT_TENSORS_MAX_DIMS);
+	return owner->shape;
 }
 
 static bool tell_shape(struct telling *t, const struct vt_owned_storage *storage,
@@ -55,6 +53,8 @@ static bool tell_shape(struct telling *t, const struct vt_owned_storage *storage
 
 	owner->dtype = owner->shape = "";
 	owner->requires_grad = -1;
+	if (storage->is_array && storage->largest != VT_GRAPH_NONE)
+		return tell_array(t, storage->largest, owner);
 	if (storage->largest == VT_GRAPH_NONE ||
 	    !vt_tensors_shape(&t->o->tensors, t->o->graph.nodes.data[storage->largest].addr,
 			      &shape))
@@ -62,7 +62,7 @@ static bool tell_shape(struct telling *t, const struct vt_owned_storage *storage
 	owner->dtype = shape.dtype ? shape.dtype : "";
 	owner->requires_grad = shape.requires_grad_known ? shape.requires_grad : -1;
 	owner->has_grad_fn = shape.has_grad_fn;
-	owner->shape = shape_text(t->arena, &shape);
+	owner->shape = vt_arrays_shape(t->arena, shape.sizes, shape.n_dims, VT_TENSORS_MAX_DIMS);
 	return owner->shape;
 }
 
@@ -94,12 +94,16 @@ static enum vt_unowned why_unowned(const struct telling *t, const struct vt_owne
 
 static bool tell_block(struct telling *t, const struct vt_owned_storage *storage)
 {
-	struct vt_model_owner *owner = vt_vec_append(&t->owners->items);
+	const struct vt_owners_block *block = &t->input->blocks[storage->block];
+	struct vt_model_owner *owner = block->is_foreign ?
+					       &t->owners->arrays.data[block->index].owner :
+					       vt_vec_append(&t->owners->items);
 
+	t->last = owner;
 	if (!owner)
 		return false;
 	*owner = (struct vt_model_owner){
-		.block = t->input->blocks[storage->block].index,
+		.block = block->index,
 		.category = storage->category,
 		.unowned = (uint8_t)why_unowned(t, storage),
 		.certain = storage->certain,
@@ -115,7 +119,7 @@ static bool tell_block(struct telling *t, const struct vt_owned_storage *storage
 /* Another storage in the same block. */
 static void add_to_block(struct telling *t, const struct vt_owned_storage *storage)
 {
-	struct vt_model_owner *owner = &t->owners->items.data[t->owners->items.n - 1];
+	struct vt_model_owner *owner = t->last;
 
 	owner->n_storages++;
 	owner->n_tensors += storage->n_tensors;
@@ -133,7 +137,8 @@ static bool tell_retained(struct telling *t)
 	if (!vt_owners_retained(t->o, t->input, &retained))
 		return true; /* nothing is told of it */
 	ok = vt_owners_freed(t->o, t->input, &retained, t->arena, t->owners) &&
-	     (!t->input->holders || vt_owners_others(t->o, &retained, t->arena, t->owners));
+	     (!t->input->holders ||
+	      vt_owners_others(t->o, t->input, &retained, t->arena, t->owners));
 	vt_owners_retained_deinit(&retained);
 	return ok;
 }

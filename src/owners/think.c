@@ -25,7 +25,7 @@ struct vt_error *vt_owners_think(struct vt_owners *o, const struct vt_owners_inp
 	o->storages.n = 0;
 	vt_owners_roles(o);
 	if (!search_from_roots(o) || !vt_owners_rest(o) || !vt_owners_entries(o) ||
-	    !vt_owners_storages(o, input))
+	    !vt_owners_storages(o, input) || (input->arrays && !vt_owners_arrays(o, input)))
 		return vt_error_create(VT_ERR_NOMEM, "out of memory");
 	vt_owners_sort_storages(o);
 	return NULL;

@@ -93,4 +93,5 @@ def main():
         print(json.dumps(answer, default=repr), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -29,7 +29,7 @@ src/walk/torch:     base target walk/native walk/python
 src/walk/recorder:  base target walk/python
 src/model:          base json
 src/explain:        base target model walk/native walk/python
-src/owners:         base model walk/heap walk/pyheap walk/python walk/tensors
+src/owners:         base model walk/heap walk/pyheap walk/python walk/tensors walk/arrays
 src/collect:        base owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools model explain usage
 src/report:         base model
 src/report/text:    base model report

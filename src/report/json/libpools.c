@@ -10,7 +10,8 @@ static void put_known(struct vt_json *json, const char *key, const struct vt_lib
 		vt_json_null(json, key);
 }
 
-static void write_chunk(struct vt_json *json, const struct vt_libpool_chunk *chunk)
+static void write_chunk(struct vt_json *json, const struct vt_libpool_chunk *chunk,
+			const struct vt_model_array *array)
 {
 	vt_json_object_line(json, NULL);
 	vt_json_hex(json, "address", chunk->start);
@@ -24,11 +25,13 @@ static void write_chunk(struct vt_json *json, const struct vt_libpool_chunk *chu
 		vt_json_text(json, "for", chunk->note);
 	else
 		vt_json_null(json, "for");
+	vt_json_name(json, "owner", array ? array->owner.name : "");
 	vt_json_end_object(json);
 }
 
-static void write_pool(struct vt_json *json, const struct vt_model_libpool *pool)
+static void write_pool(struct vt_json *json, const struct vt_model *model, size_t index)
 {
+	const struct vt_model_libpool *pool = &model->libpools.pools.data[index];
 	const struct vt_libpool_rec *rec = &pool->rec;
 
 	vt_json_object(json, NULL);
@@ -57,7 +60,8 @@ static void write_pool(struct vt_json *json, const struct vt_model_libpool *pool
 	vt_json_end_array(json);
 	vt_json_array(json, "chunks");
 	for (size_t i = 0; i < pool->n_chunks; i++)
-		write_chunk(json, &pool->chunks[i]);
+		write_chunk(json, &pool->chunks[i],
+			    vt_model_chunk_owner(model, (uint32_t)index, (uint32_t)i));
 	vt_json_end_array(json);
 	vt_json_end_object(json);
 }
@@ -74,7 +78,7 @@ void vt_json_libpools(struct vt_json *json, const struct vt_model *model)
 	vt_json_milli(json, "total_ms", libpools->total_ms);
 	vt_json_array(json, "pools");
 	for (size_t i = 0; i < libpools->pools.n; i++)
-		write_pool(json, &libpools->pools.data[i]);
+		write_pool(json, model, i);
 	vt_json_end_array(json);
 	vt_json_end_object(json);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/owners.h"
 
+#include "model/libpools.h"
 #include "model/notices.h"
 
-static void write_categories(struct vt_json *json, const struct vt_model_owners *owners)
+static void write_categories(struct vt_json *json, const struct vt_model_category *categories)
 {
 	vt_json_array(json, "categories");
 	for (size_t i = 0; i < VT_N_CATEGORIES; i++) {
-		const struct vt_model_category *c = &owners->categories[i];
+		const struct vt_model_category *c = &categories[i];
 
 		if (!c->blocks)
 			continue;
@@ -21,11 +22,11 @@ static void write_categories(struct vt_json *json, const struct vt_model_owners 
 	vt_json_end_array(json);
 }
 
-static void write_unowned(struct vt_json *json, const struct vt_model_owners *owners)
+static void write_unowned(struct vt_json *json, const struct vt_model_category *unowned)
 {
 	vt_json_array(json, "unowned");
 	for (size_t i = VT_OWNED + 1; i < VT_N_UNOWNED; i++) {
-		const struct vt_model_category *c = &owners->unowned[i];
+		const struct vt_model_category *c = &unowned[i];
 
 		if (!c->blocks)
 			continue;
@@ -109,6 +110,55 @@ static void write_by(struct vt_json *json, const struct vt_model *model, enum vt
 	vt_owners_groups_deinit(&all);
 }
 
+static void write_libraries(struct vt_json *json, const struct vt_model_owners *owners)
+{
+	vt_json_array(json, "libraries");
+	for (unsigned int i = 0; i < VT_N_LIBPOOL_KINDS; i++) {
+		const struct vt_model_array_sums *sums = &owners->array_sums[i];
+
+		if (!sums->blocks)
+			continue;
+		vt_json_object(json, NULL);
+		vt_json_text(json, "library", vt_libpool_kind_name(i));
+		vt_json_uint(json, "bytes", sums->bytes);
+		vt_json_uint(json, "blocks", sums->blocks);
+		write_categories(json, sums->categories);
+		write_unowned(json, sums->unowned);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
+static void write_array(struct vt_json *json, const struct vt_model *model,
+			const struct vt_model_array *array)
+{
+	vt_json_object(json, NULL);
+	vt_json_text(json, "library", vt_libpool_kind_name(array->library));
+	vt_json_hex(json, "address", array->addr);
+	vt_json_uint(json, "bytes", array->bytes);
+	if (array->device >= 0)
+		vt_json_int(json, "device", array->device);
+	else
+		vt_json_null(json, "device");
+	if (array->pool < model->libpools.pools.n)
+		vt_json_hex(json, "pool", model->libpools.pools.data[array->pool].rec.object);
+	else
+		vt_json_null(json, "pool");
+	vt_json_owner(json, &array->owner);
+	vt_json_end_object(json);
+}
+
+static void write_arrays(struct vt_json *json, const struct vt_model *model)
+{
+	const struct vt_model_owners *owners = &model->owners;
+
+	write_libraries(json, owners);
+	vt_json_array(json, "arrays");
+	for (size_t i = 0; i < owners->arrays.n; i++)
+		write_array(json, model, &owners->arrays.data[i]);
+	vt_json_end_array(json);
+}
+
 void vt_json_owners(struct vt_json *json, const struct vt_model *model,
 		    const struct vt_writer_options *options)
 {
@@ -116,7 +166,7 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model,
 
 	vt_json_object(json, "owners");
 	vt_json_text(json, "state", vt_owners_state_name(owners->state));
-	if (owners->state == VT_OWNERS_READ) {
+	if (owners->state == VT_OWNERS_READ || owners->arrays_read) {
 		vt_json_bool(json, "whole", owners->whole);
 		vt_json_text(json, "bound", vt_owners_bound_code(owners->bound));
 		vt_json_bool(json, "ran", owners->ran);
@@ -124,8 +174,8 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model,
 		vt_json_uint(json, "objects", owners->n_objects);
 		vt_json_uint(json, "references", owners->n_references);
 		vt_json_uint(json, "tensors", owners->n_tensors);
-		write_categories(json, owners);
-		write_unowned(json, owners);
+		write_categories(json, owners->categories);
+		write_unowned(json, owners->unowned);
 		write_freed(json, owners);
 		if (owners->collector_known)
 			vt_json_bool(json, "collector_enabled", owners->collector_enabled);
@@ -135,6 +185,8 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model,
 		if (options->owners_by_given)
 			write_by(json, model, options->owners_by);
 	}
+	if (owners->arrays_read)
+		write_arrays(json, model);
 	vt_json_end_object(json);
 }
 

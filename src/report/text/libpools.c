@@ -170,6 +170,7 @@ void vt_text_libpools_alone(struct vt_line *line, const struct vt_model *model)
 
 struct group {
 	const char *library, *note; /* "" nothing */
+	bool is_held;               /* the note is what holds it */
 	uint64_t bytes, count, largest;
 };
 
@@ -178,7 +179,9 @@ static int compare_names(const void *pa, const void *pb)
 	const struct group *a = pa, *b = pb;
 	int order = strcmp(a->library, b->library);
 
-	return order ? order : strcmp(a->note, b->note);
+	if (!order)
+		order = strcmp(a->note, b->note);
+	return order ? order : a->is_held - b->is_held;
 }
 
 static int compare_bytes(const void *pa, const void *pb)
@@ -200,6 +203,26 @@ static size_t count_used(const struct vt_model *model)
 	return n;
 }
 
+/* What the library says of it; else the variable that holds it. */
+static struct group block_of(const struct vt_model *model, size_t pool, size_t k)
+{
+	const struct vt_model_libpool *of = &model->libpools.pools.data[pool];
+	const struct vt_libpool_chunk *chunk = &of->chunks[k];
+	const struct vt_model_array *array =
+		vt_model_chunk_owner(model, (uint32_t)pool, (uint32_t)k);
+	struct group group = {
+		vt_libpool_library(of->rec.kind), "", false, chunk->size, 1, chunk->size
+	};
+
+	if (chunk->note) {
+		group.note = chunk->note;
+	} else if (array) {
+		group.note = *array->owner.variable ? array->owner.variable : array->owner.name;
+		group.is_held = *group.note;
+	}
+	return group;
+}
+
 static size_t list_blocks(const struct vt_model *model, struct group *groups)
 {
 	size_t n = 0;
@@ -208,12 +231,8 @@ static size_t list_blocks(const struct vt_model *model, struct group *groups)
 		const struct vt_model_libpool *pool = &model->libpools.pools.data[i];
 
 		for (size_t k = 0; !pool->rec.is_host && k < pool->n_chunks; k++) {
-			const struct vt_libpool_chunk *chunk = &pool->chunks[k];
-
-			if (chunk->in_use)
-				groups[n++] = (struct group){ vt_libpool_library(pool->rec.kind),
-							      chunk->note ? chunk->note : "",
-							      chunk->size, 1, chunk->size };
+			if (pool->chunks[k].in_use)
+				groups[n++] = block_of(model, i, k);
 		}
 	}
 	return n;
@@ -251,6 +270,8 @@ static void print_group(struct vt_line *line, const struct group *group)
 	vt_line_right(line, VT_DIM, vt_format_size(number, group->largest), LARGEST);
 	vt_line_pad(line, line->want + 3);
 	vt_line_cell(line, VT_PLAIN, group->library, LIBRARY, VT_CUT_END);
+	if (group->is_held)
+		vt_line_add(line, VT_DIM, "held by ");
 	vt_line_cell(line, *group->note ? VT_PLAIN : VT_DIM,
 		     *group->note ? group->note : "not said", vt_line_room(line), VT_CUT_END);
 	vt_line_end(line);

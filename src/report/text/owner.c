@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All that is known of some blocks in use: those whose owners match a pattern. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/format.h"
@@ -26,14 +27,13 @@ static const char *plural(uint64_t n)
 	return n == 1 ? "" : "s";
 }
 
-static void print_name(struct vt_line *line, const struct vt_model *model,
-		       const struct vt_model_owner *owner)
+static void print_name(struct vt_line *line, const struct vt_model_owner *owner, uint64_t bytes)
 {
 	char size[VT_NUM_MAX];
 
 	vt_line_blank(line);
 	vt_line_pad(line, 2);
-	vt_line_add(line, VT_PLAIN, vt_format_size(size, model->blocks[owner->block].size));
+	vt_line_add(line, VT_PLAIN, vt_format_size(size, bytes));
 	vt_line_pad(line, line->want + 2);
 	vt_line_wrap(line, *owner->name ? VT_BOLD : VT_WARN,
 		     *owner->name ? owner->name : "nobody found", 14, 6);
@@ -41,14 +41,15 @@ static void print_name(struct vt_line *line, const struct vt_model *model,
 
 /* How sure it is that the name is all that holds it. */
 static void print_certainty(struct vt_line *line, const struct vt_model *model,
-			    const struct vt_model_owner *owner)
+			    const struct vt_model_owner *owner, bool is_array)
 {
 	const char *category = vt_category_words((enum vt_category)owner->category);
 	char count[VT_NUM_MAX];
 
 	if (owner->unowned)
 		vt_text_fact(line, "category", "%s: %s", category,
-			     vt_unowned_words((enum vt_unowned)owner->unowned));
+			     is_array ? vt_unowned_array_words((enum vt_unowned)owner->unowned) :
+					vt_unowned_words((enum vt_unowned)owner->unowned));
 	else
 		vt_text_fact(line, "category", "%s, %s", category,
 			     owner->certain ? "certain" : "probably");
@@ -78,7 +79,8 @@ static void print_tensor(struct vt_line *line, const struct vt_model_owner *owne
 			     owner->has_grad_fn > 0 ? ", has a grad_fn" : "");
 }
 
-static void print_storage(struct vt_line *line, const struct vt_model_owner *owner)
+static void print_storage(struct vt_line *line, const struct vt_model_owner *owner,
+			  const char *what, const char *user)
 {
 	char bytes[VT_NUM_MAX], used[VT_NUM_MAX], tensors[VT_NUM_MAX], storages[VT_NUM_MAX];
 
@@ -89,14 +91,14 @@ static void print_storage(struct vt_line *line, const struct vt_model_owner *own
 	vt_format_count(tensors, owner->n_tensors);
 	vt_format_count(storages, owner->n_storages);
 	if (!owner->storage_bytes) {
-		vt_text_fact(line, "storage", "%s, by %s tensor%s", storages, tensors,
+		vt_text_fact(line, what, "%s, by %s %s%s", storages, tensors, user,
 			     plural(owner->n_tensors));
 		return;
 	}
-	vt_text_fact(line, "storage", "%s%s%s bytes, %s used, by %s tensor%s",
+	vt_text_fact(line, what, "%s%s%s bytes, %s used, by %s %s%s",
 		     owner->n_storages > 1 ? storages : "",
 		     owner->n_storages > 1 ? " storages, together " : "", bytes,
-		     owner->used_bytes == owner->storage_bytes ? "all" : used, tensors,
+		     owner->used_bytes == owner->storage_bytes ? "all" : used, tensors, user,
 		     plural(owner->n_tensors));
 }
 
@@ -143,9 +145,9 @@ static void print_freed(struct vt_line *line, const struct vt_model_owner *owner
 void vt_text_owner_facts(struct vt_line *line, const struct vt_model *model,
 			 const struct vt_model_owner *owner)
 {
-	print_certainty(line, model, owner);
+	print_certainty(line, model, owner, false);
 	print_tensor(line, owner);
-	print_storage(line, owner);
+	print_storage(line, owner, "storage", "tensor");
 	if (*owner->module)
 		vt_text_fact(line, "module", "%s", owner->module);
 	if (*owner->type)
@@ -154,10 +156,46 @@ void vt_text_owner_facts(struct vt_line *line, const struct vt_model *model,
 	print_freed(line, owner);
 }
 
-static void print_owner(struct vt_line *line, const struct vt_model *model,
-			const struct vt_model_owner *owner)
+/* A chunk of a pool, or what an array has for itself. */
+static void print_memory(struct vt_line *line, const struct vt_model_array *array)
 {
-	print_name(line, model, owner);
+	char size[VT_NUM_MAX], device[32] = "";
+
+	if (array->device >= 0)
+		snprintf(device, sizeof(device), ", GPU %d", array->device);
+	vt_text_fact(line, "block", "0x%" PRIx64 ", %s bytes%s, %s %s", array->addr,
+		     vt_format_count(size, array->bytes), device,
+		     array->pool == VT_NO_POOL ? "allocated by" : "a pool of",
+		     vt_libpool_library(array->library));
+}
+
+static void print_array(struct vt_line *line, const struct vt_model *model,
+			const struct vt_model_array *array)
+{
+	const struct vt_model_owner *owner = &array->owner;
+
+	print_certainty(line, model, owner, true);
+	if (*owner->shape)
+		vt_text_fact(line, "array", "%s%s%s", owner->dtype, *owner->dtype ? " " : "",
+			     owner->shape);
+	print_storage(line, owner, "memory", "array");
+	if (*owner->type)
+		vt_text_fact(line, "type", "%s", owner->type);
+	print_holders(line, owner);
+	print_freed(line, owner);
+	print_memory(line, array);
+}
+
+static void print_owner(struct vt_line *line, const struct vt_model *model, size_t index)
+{
+	const struct vt_model_owner *owner = vt_model_owner_at(model, index);
+	const struct vt_model_array *array = vt_model_array_at(model, index);
+
+	print_name(line, owner, vt_model_owned_bytes(model, index));
+	if (array) {
+		print_array(line, model, array);
+		return;
+	}
 	vt_text_owner_facts(line, model, owner);
 	print_block(line, &model->blocks[owner->block]);
 	if (vt_model_block_record(model, owner->block) || vt_model_block_trace(model, owner->block))
@@ -167,7 +205,7 @@ static void print_owner(struct vt_line *line, const struct vt_model *model,
 static void print_none(struct vt_line *line, const struct vt_model *model, const char *pattern)
 {
 	const char *names[VT_OWNERS_NEAREST];
-	size_t n = vt_owners_nearest(&model->owners, pattern, names);
+	size_t n = vt_owners_nearest(model, pattern, names);
 
 	vt_text_title(line, NULL, "No owner matches \"%.200s\"", pattern);
 	if (!n) {
@@ -181,13 +219,11 @@ static void print_none(struct vt_line *line, const struct vt_model *model, const
 
 static size_t select_rows(const struct vt_model *model, const char *pattern, struct row *rows)
 {
-	const struct vt_model_owners *owners = &model->owners;
 	size_t n = 0;
 
-	for (size_t i = 0; i < owners->items.n; i++) {
-		if (vt_owner_matches(&owners->items.data[i], pattern))
-			rows[n++] =
-				(struct row){ model->blocks[owners->items.data[i].block].size, i };
+	for (size_t i = 0; i < vt_model_n_owners(model); i++) {
+		if (vt_owner_matches(vt_model_owner_at(model, i), pattern))
+			rows[n++] = (struct row){ vt_model_owned_bytes(model, i), i };
 	}
 	qsort(rows, n, sizeof(*rows), larger_first);
 	return n;
@@ -204,12 +240,12 @@ static void print_rows(struct vt_line *line, const struct vt_model *model, const
 	vt_text_title(line, NULL, "Owners that match: %s block%s, %s", vt_format_count(count, n),
 		      plural(n), vt_format_size(bytes, all));
 	for (size_t i = 0; i < n; i++)
-		print_owner(line, model, &model->owners.items.data[rows[i].index]);
+		print_owner(line, model, rows[i].index);
 }
 
 void vt_text_owner(struct vt_line *line, const struct vt_model *model, const char *pattern)
 {
-	struct row *rows = calloc(model->owners.items.n + 1, sizeof(*rows));
+	struct row *rows = calloc(vt_model_n_owners(model) + 1, sizeof(*rows));
 	size_t n;
 
 	if (!rows) {

@@ -27,13 +27,50 @@ static int larger_first(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static uint64_t all_bytes(const struct vt_model *model)
+/* The blocks of one library. */
+struct part {
+	const struct vt_model *model;
+	const char *library; /* NULL: PyTorch's */
+	uint64_t bytes;
+	const struct vt_model_category *categories, *unowned;
+	enum vt_libpool_kind kind;
+};
+
+static struct part part_of_torch(const struct vt_model *model)
 {
-	uint64_t bytes = 0;
+	struct part part = {
+		.model = model,
+		.categories = model->owners.categories,
+		.unowned = model->owners.unowned,
+	};
 
 	for (size_t i = 0; i < VT_N_CATEGORIES; i++)
-		bytes += model->owners.categories[i].bytes;
-	return bytes;
+		part.bytes += model->owners.categories[i].bytes;
+	return part;
+}
+
+static struct part part_of_arrays(const struct vt_model *model, enum vt_libpool_kind kind)
+{
+	const struct vt_model_array_sums *sums = &model->owners.array_sums[kind];
+
+	return (struct part){
+		.model = model,
+		.library = vt_libpool_library(kind),
+		.bytes = sums->bytes,
+		.categories = sums->categories,
+		.unowned = sums->unowned,
+		.kind = kind,
+	};
+}
+
+static bool has_tensors(const struct vt_model *model)
+{
+	return model->owners.state == VT_OWNERS_READ && part_of_torch(model).bytes;
+}
+
+static bool has_arrays(const struct vt_model *model)
+{
+	return model->owners.arrays_read && model->owners.arrays.n;
 }
 
 static int words_columns(const struct vt_line *line)
@@ -41,16 +78,24 @@ static int words_columns(const struct vt_line *line)
 	return line->columns >= 90 ? 31 : 27;
 }
 
-static void print_category(struct vt_line *line, const struct vt_model *model,
-			   enum vt_category category, uint64_t all)
+static const char *largest_name(const struct part *part, enum vt_category category)
 {
-	const struct vt_model_category *c = &model->owners.categories[category];
-	const char *name = model->owners.items.data[c->largest].name;
+	const struct vt_model_owners *owners = &part->model->owners;
+	uint32_t largest = part->categories[category].largest;
+
+	return part->library ? owners->arrays.data[largest].owner.name :
+			       owners->items.data[largest].name;
+}
+
+static void print_category(struct vt_line *line, const struct part *part, enum vt_category category)
+{
+	const struct vt_model_category *c = &part->categories[category];
+	const char *name = largest_name(part, category);
 	char text[VT_NUM_MAX];
 
 	vt_line_pad(line, 2);
 	vt_line_right(line, VT_PLAIN, vt_format_size(text, c->bytes), BYTES_COLUMNS);
-	vt_line_right(line, VT_DIM, vt_format_share(text, c->bytes, all), SHARE_COLUMNS);
+	vt_line_right(line, VT_DIM, vt_format_share(text, c->bytes, part->bytes), SHARE_COLUMNS);
 	vt_line_right(line, VT_PLAIN, vt_format_count(text, c->blocks), COUNT_COLUMNS);
 	vt_line_pad(line, line->want + 3);
 	vt_line_cell(line, category == VT_CATEGORY_UNKNOWN ? VT_WARN : VT_PLAIN,
@@ -69,20 +114,22 @@ static bool is_puzzling(enum vt_unowned why)
 }
 
 /* Of all categories: whose tensors have a known name may still be held from where nobody looked. */
-static void print_unowned(struct vt_line *line, const struct vt_model *model)
+static void print_unowned(struct vt_line *line, const struct part *part)
 {
 	struct vt_str text = { 0 };
 	char bytes[VT_NUM_MAX], count[VT_NUM_MAX];
 
 	for (size_t i = VT_OWNED + 1; i < VT_N_UNOWNED; i++) {
-		const struct vt_model_category *c = &model->owners.unowned[i];
+		const struct vt_model_category *c = &part->unowned[i];
+		enum vt_unowned why = (enum vt_unowned)i;
 
-		if (c->blocks && is_puzzling((enum vt_unowned)i))
+		if (c->blocks && is_puzzling(why))
 			vt_str_addf(&text, "%s%s (%s block%s): %s",
 				    text.n ? "; " : "Without an owner: ",
 				    vt_format_size(bytes, c->bytes),
 				    vt_format_count(count, c->blocks), c->blocks == 1 ? "" : "s",
-				    vt_unowned_words((enum vt_unowned)i));
+				    part->library ? vt_unowned_array_words(why) :
+						    vt_unowned_words(why));
 	}
 	if (text.n) {
 		vt_str_add(&text, ".");
@@ -93,17 +140,39 @@ static void print_unowned(struct vt_line *line, const struct vt_model *model)
 	vt_str_deinit(&text);
 }
 
-static void print_categories(struct vt_line *line, const struct vt_model *model)
+static void print_categories(struct vt_line *line, const struct part *part)
 {
 	struct row rows[VT_N_CATEGORIES];
-	uint64_t all = all_bytes(model);
 
 	for (size_t i = 0; i < VT_N_CATEGORIES; i++)
-		rows[i] = (struct row){ model->owners.categories[i].bytes, i };
+		rows[i] = (struct row){ part->categories[i].bytes, i };
 	qsort(rows, VT_N_CATEGORIES, sizeof(rows[0]), larger_first);
-	vt_text_title(line, line->hints->owners, "What the blocks in use are");
+	if (part->library)
+		vt_text_title(line, line->hints->owners, "What the blocks of %s in use are",
+			      part->library);
+	else
+		vt_text_title(line, line->hints->owners, "What the blocks in use are");
 	for (size_t i = 0; i < VT_N_CATEGORIES && rows[i].bytes; i++)
-		print_category(line, model, (enum vt_category)rows[i].index, all);
+		print_category(line, part, (enum vt_category)rows[i].index);
+}
+
+/* by_category: else only what has no owner. */
+static void print_parts(struct vt_line *line, const struct vt_model *model, bool by_category)
+{
+	struct part torch = part_of_torch(model);
+
+	if (has_tensors(model) && by_category)
+		print_categories(line, &torch);
+	if (has_tensors(model))
+		print_unowned(line, &torch);
+	for (unsigned int i = 0; i < VT_N_LIBPOOL_KINDS && has_arrays(model); i++) {
+		struct part part = part_of_arrays(model, (enum vt_libpool_kind)i);
+
+		if (part.bytes && by_category)
+			print_categories(line, &part);
+		if (part.bytes)
+			print_unowned(line, &part);
+	}
 }
 
 static void print_not_whole(struct vt_line *line, const struct vt_model *model)
@@ -123,7 +192,11 @@ static void print_not_whole(struct vt_line *line, const struct vt_model *model)
 
 static void print_ran(struct vt_line *line, const struct vt_model *model)
 {
-	if (!model->owners.ran || !model->owners.categories[VT_CATEGORY_UNKNOWN].bytes)
+	uint64_t unknown = model->owners.categories[VT_CATEGORY_UNKNOWN].bytes;
+
+	for (size_t i = 0; i < VT_N_LIBPOOL_KINDS; i++)
+		unknown += model->owners.array_sums[i].categories[VT_CATEGORY_UNKNOWN].bytes;
+	if (!model->owners.ran || !unknown)
 		return;
 	vt_line_pad(line, 2);
 	vt_line_wrap(line, VT_DIM,
@@ -148,16 +221,28 @@ static void print_freed(struct vt_line *line, const struct vt_model_freed *freed
 	vt_line_end(line);
 }
 
+/* Of all libraries. */
+static struct vt_model_category garbage(const struct vt_model *model)
+{
+	struct vt_model_category all = model->owners.categories[VT_CATEGORY_GARBAGE];
+
+	for (size_t i = 0; i < VT_N_LIBPOOL_KINDS; i++) {
+		all.bytes += model->owners.array_sums[i].categories[VT_CATEGORY_GARBAGE].bytes;
+		all.blocks += model->owners.array_sums[i].categories[VT_CATEGORY_GARBAGE].blocks;
+	}
+	return all;
+}
+
 static void print_garbage(struct vt_line *line, const struct vt_model *model)
 {
-	const struct vt_model_category *c = &model->owners.categories[VT_CATEGORY_GARBAGE];
+	struct vt_model_category c = garbage(model);
 	char text[VT_NUM_MAX];
 
-	if (!c->bytes)
+	if (!c.bytes)
 		return;
 	vt_line_pad(line, 2);
-	vt_line_right(line, VT_PLAIN, vt_format_size(text, c->bytes), BYTES_COLUMNS);
-	vt_line_right(line, VT_PLAIN, vt_format_count(text, c->blocks),
+	vt_line_right(line, VT_PLAIN, vt_format_size(text, c.bytes), BYTES_COLUMNS);
+	vt_line_right(line, VT_PLAIN, vt_format_count(text, c.blocks),
 		      SHARE_COLUMNS + COUNT_COLUMNS);
 	vt_line_pad(line, line->want + 3);
 	vt_line_add(line, VT_PLAIN, "garbage, probably: by gc.collect()");
@@ -168,7 +253,7 @@ static void print_all_freed(struct vt_line *line, const struct vt_model *model, 
 {
 	const struct vt_model_owners *owners = &model->owners;
 
-	if (!owners->freed.n && !owners->categories[VT_CATEGORY_GARBAGE].bytes)
+	if (!owners->freed.n && !garbage(model).bytes)
 		return;
 	vt_text_title(line, NULL, "What would be freed if it went");
 	print_garbage(line, model);
@@ -176,13 +261,14 @@ static void print_all_freed(struct vt_line *line, const struct vt_model *model, 
 		print_freed(line, &owners->freed.data[i]);
 }
 
-static void print_owner(struct vt_line *line, const struct vt_model *model,
-			const struct vt_model_owner *owner)
+static void print_owner(struct vt_line *line, const struct vt_model *model, size_t index)
 {
+	const struct vt_model_owner *owner = vt_model_owner_at(model, index);
+	const struct vt_model_array *array = vt_model_array_at(model, index);
 	char text[VT_NUM_MAX];
 
 	vt_line_pad(line, 2);
-	vt_line_right(line, VT_PLAIN, vt_format_size(text, model->blocks[owner->block].size),
+	vt_line_right(line, VT_PLAIN, vt_format_size(text, vt_model_owned_bytes(model, index)),
 		      BYTES_COLUMNS);
 	vt_line_pad(line, line->want + 3);
 	vt_line_cell(line, VT_DIM, vt_category_code((enum vt_category)owner->category), 14,
@@ -190,35 +276,38 @@ static void print_owner(struct vt_line *line, const struct vt_model *model,
 	vt_line_add(line, VT_PLAIN, *owner->name ? owner->name : "nobody found");
 	if (!owner->certain && *owner->name)
 		vt_line_add(line, VT_DIM, ", perhaps others");
-	if (*owner->dtype)
-		vt_line_addf(line, VT_DIM, "   %s %s", owner->dtype, owner->shape);
+	if (*owner->shape)
+		vt_line_addf(line, VT_DIM, "   %s%s%s", owner->dtype, *owner->dtype ? " " : "",
+			     owner->shape);
+	if (array)
+		vt_line_addf(line, VT_DIM, "   %s", vt_libpool_library(array->library));
 	vt_line_end(line);
 }
 
 static void print_owners(struct vt_line *line, const struct vt_model *model, size_t count)
 {
-	const struct vt_model_owners *owners = &model->owners;
-	struct row *rows = calloc(owners->items.n + 1, sizeof(*rows));
+	size_t n = vt_model_n_owners(model);
+	struct row *rows = calloc(n + 1, sizeof(*rows));
 
 	if (!rows) {
 		line->buf.failed = true;
 		return;
 	}
-	for (size_t i = 0; i < owners->items.n; i++)
-		rows[i] = (struct row){ model->blocks[owners->items.data[i].block].size, i };
-	qsort(rows, owners->items.n, sizeof(*rows), larger_first);
-	if (count < owners->items.n)
+	for (size_t i = 0; i < n; i++)
+		rows[i] = (struct row){ vt_model_owned_bytes(model, i), i };
+	qsort(rows, n, sizeof(*rows), larger_first);
+	if (count < n)
 		vt_text_title(line, NULL, "Owners of the %zu largest blocks in use", count);
 	else
 		vt_text_title(line, NULL, "Owners of the blocks in use");
-	for (size_t i = 0; i < owners->items.n && i < count; i++)
-		print_owner(line, model, &owners->items.data[rows[i].index]);
+	for (size_t i = 0; i < n && i < count; i++)
+		print_owner(line, model, rows[i].index);
 	free(rows);
 }
 
 void vt_text_largest_owners(struct vt_line *line, const struct vt_model *model, size_t count)
 {
-	if (model->owners.state == VT_OWNERS_READ && all_bytes(model))
+	if (has_tensors(model) || has_arrays(model))
 		print_owners(line, model, count);
 }
 
@@ -237,16 +326,16 @@ static void print_not_known(struct vt_line *line, const struct vt_model *model)
 void vt_text_owners(struct vt_line *line, const struct vt_model *model,
 		    const struct vt_writer_options *options)
 {
-	if (model->owners.state != VT_OWNERS_READ || !all_bytes(model)) {
+	bool by = options->owners_by_given && options->owners_by != VT_BY_CATEGORY;
+
+	if (!has_tensors(model) && !has_arrays(model)) {
 		if (options->owner || options->owners_by_given)
 			print_not_known(line, model);
 		return;
 	}
-	if (options->owners_by_given && options->owners_by != VT_BY_CATEGORY)
+	if (by)
 		vt_text_owners_by(line, model, options->owners_by);
-	else
-		print_categories(line, model);
-	print_unowned(line, model);
+	print_parts(line, model, !by);
 	print_not_whole(line, model);
 	print_ran(line, model);
 	print_all_freed(line, model, options->all_owners);

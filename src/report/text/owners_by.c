@@ -37,7 +37,7 @@ static void print_amount(struct vt_line *line, uint64_t bytes, uint64_t blocks, 
 static void print_group(struct vt_line *line, const struct vt_model *model,
 			const struct vt_owners_group *group, enum vt_owners_by by, uint64_t all)
 {
-	const char *largest = model->owners.items.data[group->largest].name;
+	const char *largest = vt_model_owner_at(model, group->largest)->name;
 	bool folded = by == VT_BY_MODULE && group->members > 1;
 	char text[VT_NUM_MAX];
 	int columns = (line->columns - NAME_COLUMNS) / 2;

@@ -11,6 +11,11 @@ static const struct vt_libpool_walker *const walkers[VT_N_LIBPOOL_KINDS] = {
 	[VT_LIBPOOL_RMM] = &vt_libpool_rmm,
 };
 
+bool vt_libpools_has(const struct vt_libpools_target *target, enum vt_libpool_kind kind)
+{
+	return walkers[kind] && walkers[kind]->is_in(target);
+}
+
 bool vt_libpools_may_be_in(const struct vt_libpools_target *target)
 {
 	for (int i = 0; i < VT_N_LIBPOOL_KINDS; i++)

@@ -64,6 +64,9 @@ struct vt_libpool_walker {
 				 struct vt_libpools *pools);
 };
 
+/* Whether this library is there: target->modules are enough. */
+bool vt_libpools_has(const struct vt_libpools_target *target, enum vt_libpool_kind kind);
+
 /* Whether any of the libraries is there. */
 bool vt_libpools_may_be_in(const struct vt_libpools_target *target);
 

@@ -109,21 +109,21 @@ static void test_near(void **state)
 {
 	static const char *const all[] = { "losses", "losses[3]", "optimizer", "", "loss", "x" };
 	const char *names[VT_OWNERS_NEAREST];
-	struct vt_model_owners owners = { 0 };
+	struct vt_model model = { 0 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-		struct vt_model_owner *owner = vt_vec_append(&owners.items);
+		struct vt_model_owner *owner = vt_vec_append(&model.owners.items);
 
 		assert_non_null(owner);
 		*owner = with_name(all[i]);
 	}
-	assert_int_equal(vt_owners_nearest(&owners, "LOZSES", names), 3);
+	assert_int_equal(vt_owners_nearest(&model, "LOZSES", names), 3);
 	assert_string_equal(names[0], "losses");
 	assert_string_equal(names[1], "losses[3]");
 	assert_string_equal(names[2], "loss");
-	assert_int_equal(vt_owners_nearest(&owners, "%%%%%%", names), 0);
-	vt_vec_deinit(&owners.items);
+	assert_int_equal(vt_owners_nearest(&model, "%%%%%%", names), 0);
+	vt_vec_deinit(&model.owners.items);
 }
 
 /* ---- sums ---- */
