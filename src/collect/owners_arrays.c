@@ -108,10 +108,9 @@ static bool is_in_pool(const struct vt_model_libpools *libpools, uint64_t addr)
 	for (size_t i = 0; i < libpools->pools.n; i++) {
 		const struct vt_model_libpool *pool = &libpools->pools.data[i];
 
-		for (size_t k = 0; is_pool_of_arrays(pool) && k < pool->n_regions; k++)
-			if (addr >= pool->regions[k].start &&
-			    addr - pool->regions[k].start < pool->regions[k].size)
-				return true;
+		if (is_pool_of_arrays(pool) &&
+		    vt_model_region_at(pool->regions, pool->n_regions, addr))
+			return true;
 	}
 	return false;
 }
@@ -121,8 +120,8 @@ static bool take_memory(void *arg, const struct vt_owners_memory *memory)
 	struct adding *a = arg;
 	struct vt_owners_memory *added;
 
-	if (is_in_pool(&a->c->model->libpools, memory->addr) ||
-	    overlaps(a->blocks, memory->addr, memory->size))
+	if (overlaps(a->blocks, memory->addr, memory->size) ||
+	    is_in_pool(&a->c->model->libpools, memory->addr))
 		return true;
 	added = vt_vec_append(&a->memories);
 	if (added)

@@ -50,15 +50,29 @@ const char *vt_libpool_state_name(unsigned int state)
 
 /* ---- account: what the sums rely on, checked again ---- */
 
+const struct vt_libpool_region *vt_model_region_at(const struct vt_libpool_region *regions,
+						   size_t n, uint64_t addr)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (regions[middle].start <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && addr - regions[low - 1].start < regions[low - 1].size ? &regions[low - 1] :
+									      NULL;
+}
+
 static bool is_within(const struct vt_model_libpool *pool, const struct vt_libpool_chunk *chunk)
 {
-	for (size_t i = 0; i < pool->n_regions; i++) {
-		const struct vt_libpool_region *r = &pool->regions[i];
+	const struct vt_libpool_region *r =
+		vt_model_region_at(pool->regions, pool->n_regions, chunk->start);
 
-		if (chunk->start >= r->start && chunk->start - r->start < r->size)
-			return chunk->size <= r->size - (chunk->start - r->start);
-	}
-	return false;
+	return r && chunk->size <= r->size - (chunk->start - r->start);
 }
 
 static bool regions_make_sense(const struct vt_model_libpool *pool)

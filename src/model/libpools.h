@@ -58,6 +58,10 @@ struct vt_libpool_sum vt_libpool_sum(const struct vt_model *model, int device, u
  */
 bool vt_libpool_sum_is_whole(const struct vt_libpool_sum *sum, uint64_t line_bytes);
 
+/* The region with this address in it, of those that account left; NULL: none has. */
+const struct vt_libpool_region *vt_model_region_at(const struct vt_libpool_region *regions,
+						   size_t n, uint64_t addr);
+
 void vt_model_libpools_deinit(struct vt_model_libpools *libpools);
 
 /* "xla", "cupy", "rmm": of files */
