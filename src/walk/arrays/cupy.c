@@ -31,7 +31,7 @@ enum {
 	MEMORY_WORDS = 3,
 };
 
-/* The class of the object at addr, or the nearest that it derives from, that is none of Python's. */
+/* The class of the object at addr; of a class statement's, the first of C that it derives from. */
 static const struct vt_pyheap_class *c_class(struct vt_pyheap *heap, uint64_t addr)
 {
 	uint32_t at = vt_pyheap_class_of(heap, addr);
