@@ -6,7 +6,7 @@ usage: owners.py VRAMTAP [RUNS [BASE]]
 
 The target is full PyTorch on the simulated device (sh tests/run.sh sets it up), or with BENCH_PYTHON=python3 that one on a real GPU. It
 has 20,000 tensors: with the objects that "import torch" makes, some 300,000; with 300,000 more, also with a workspace of cuBLAS, which
-no tensor holds; and with 3,000,000 more. RUNS (10) is how often; the smallest and the median are printed. BASE is an older vramtap, to
+no tensor holds; and with 3,000,000 more. Another target has 20,000 arrays of CuPy's instead, without PyTorch. RUNS (10) is how often; the smallest and the median are printed. BASE is an older vramtap, to
 which a report without owners is compared. Exits with 1 if the smallest missed a figure that must be reached: see TARGETS. On a machine
 that is busy with other things, "chrt -r 1 python3 owners.py ..." keeps those out of the way.
 """
@@ -29,7 +29,7 @@ TENSORS = 20000
 # By number of objects beside those of import torch: stopped for at most so many milliseconds, the whole report in so many, with so many MB of memory.
 MUST = {"stopped ms": 30, "wall ms": 400, "memory MB": 256}
 TARGETS = {0: MUST, 300000: MUST, 3000000: {"stopped ms": 300, "wall ms": 4000}}
-CASES = ((0, "plain"), (300000, "plain"), (300000, "workspace"), (3000000, "plain"))
+CASES = ((0, "cupy"), (0, "plain"), (300000, "plain"), (300000, "workspace"), (3000000, "plain"))
 WITHOUT = 1.03  # times the wall time of BASE, without owners
 
 # Each Obj is six objects: itself, a list, a dict, a tuple, an inner list, a string.
@@ -45,6 +45,19 @@ tensors = {f"tensor {i}": torch.zeros(1 + i % 100, device="cuda") for i in range
 if sys.argv[3] == "workspace":
     a = torch.ones(64, 64, device="cuda")
     torch.mm(a, a, out=a)
+print("READY", before, len(gc.get_objects()), flush=True)
+sys.stdin.readline()
+"""
+
+# In the directory of the targets: CuPy's runtime is made to call the simulated one.
+CUPY_TARGET = """
+import ctypes, gc, os, sys
+import cupy, cupy_backends.cuda.api.runtime as runtime
+from cupy_pools import redirect
+redirect(os.path.realpath(runtime.__file__), ctypes.CDLL(os.environ["CUPY_TEST_RUNTIME"]))
+gc.disable()
+before = len(gc.get_objects())
+tensors = {f"tensor {i}": cupy.ndarray((1 + i % 100,), dtype="f4") for i in range(int(sys.argv[2]))}
 print("READY", before, len(gc.get_objects()), flush=True)
 sys.stdin.readline()
 """
@@ -76,6 +89,7 @@ class Series:
             self.objects = owners["objects"]
             # Each tensor has its name, or the figure is of something else.
             blocks = [b for a in report["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"] if "owner" in b]
+            blocks += owners.get("arrays", [])
             harness.check(sum((b["owner"]["name"] or "").startswith("tensors['tensor ") for b in blocks) >= TENSORS, "names are missing")
 
     def measure_memory(self, pid):
@@ -96,15 +110,20 @@ class Series:
 
 
 def measure(objects, kind, runs, base):
-    real = os.environ.get("BENCH_PYTHON")
+    real = None if kind == "cupy" else os.environ.get("BENCH_PYTHON")
     version = "of a real GPU" if real else report_torch.versions()[0]
     tool = harness.VRAMTAP
     series = [Series("default", tool), Series("--no-stop", tool, "--no-stop"), Series("--read-only", tool, "--read-only"),
               Series("--no-owners", tool, "--no-owners")]
     if base:
         series.append(Series("BASE", base))
-    command = [*(real.split() if real else harness.simulated_python(version)), "-c", TARGET, str(objects), str(TENSORS), kind]
-    with harness.target(command, ready="READY") as proc:
+    python, env = real.split() if real else harness.simulated_python(version), dict(os.environ)
+    if kind == "cupy":
+        version = harness.releases("cupy", "CUPY_VERSIONS")[-1]
+        python = ["sh", os.path.join(harness.SETUP, "run-cupy.sh"), version, "-B"]
+        env["PYTHONPATH"] = os.path.join(harness.SOURCE, "tests", "targets")
+    command = [*python, "-c", CUPY_TARGET if kind == "cupy" else TARGET, str(objects), str(TENSORS), kind]
+    with harness.target(command, ready="READY", env=env) as proc:
         before, after = proc.ready_line.split()[1:]
         for number in range(runs + 1):
             for one in series:
@@ -113,7 +132,7 @@ def measure(objects, kind, runs, base):
                     one.samples = {}
         for one in series:
             one.measure_memory(proc.pid)
-    print(f"{kind}, {objects} objects and {TENSORS} tensors, PyTorch {version}; tracked by the collector: {after}, of them {before} of "
+    print(f"{kind}, {objects} objects and {TENSORS} tensors, {'CuPy' if kind == 'cupy' else 'PyTorch'} {version}; tracked by the collector: {after}, of them {before} of "
           f"import torch; the report's graph: {series[0].objects} objects")
     targets = TARGETS[objects]
     missed = sum(one.show({} if one.name in ("--no-owners", "BASE") else
@@ -129,7 +148,8 @@ def main():
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 10
     base = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else None
     print(f"{len(os.sched_getaffinity(0))} processors, load {os.getloadavg()[0]:.1f}, {runs} runs")
-    missed = sum(measure(objects, kind, runs if objects < 1000000 else max(1, runs // 3), base) for objects, kind in CASES)
+    cases = [case for case in CASES if case[1] != "cupy" or not os.environ.get("BENCH_PYTHON")]
+    missed = sum(measure(objects, kind, runs if objects < 1000000 else max(1, runs // 3), base) for objects, kind in cases)
     sys.exit(1 if missed else 0)
 
 
