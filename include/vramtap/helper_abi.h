@@ -410,6 +410,11 @@ struct vt_ask_jax_answer {
 	uint64_t sizes[VT_MAX_JAX_CLIENTS];
 	uint32_t n;        /* profiles */
 	uint32_t is_there; /* 0: there is no JAX */
+	/* Live arrays, by client: in the file behind the profiles, one word each, its object. */
+	uint64_t arrays_offset;
+	uint64_t n_arrays[VT_MAX_JAX_CLIENTS];
+	uint32_t n_lists;   /* clients that told them */
+	uint32_t host_mask; /* those whose arrays are memory of the host: bit of each client */
 };
 
 struct vt_ask_owners_args {

@@ -76,8 +76,9 @@ static const struct argp_option options[] = {
 	  "for 0.2 s at most",
 	  0 },
 	{ "ask-jax", KEY_ASK_JAX, NULL, 0,
-	  "Have JAX tell where its arrays and programs were made, through the process's Python "
-	  "interpreter; this holds the GIL for about 1 us an array",
+	  "Have JAX tell which arrays it has, which the report names the holders of, and where they "
+	  "and its programs were made, through the process's Python interpreter; this holds the GIL "
+	  "for about 1 us an array",
 	  0 },
 	{ "collectives", KEY_COLLECTIVES, NULL, 0,
 	  "Ask PyTorch's flight recorder how far the collectives are, through the process's Python "

@@ -40,6 +40,33 @@ static struct vt_error *take(struct vt_collect *c, struct vt_helper *helper)
 	return NULL;
 }
 
+/* Their owners are found by object, with those of tensors. */
+static struct vt_error *take_arrays(struct vt_collect *c, struct vt_helper *helper)
+{
+	const struct vt_helper_shared *shared = vt_helper_shared(helper);
+	struct vt_ask_jax_answer answer = shared->jax;
+	uint64_t at = answer.arrays_offset, end = shared->file_size;
+
+	if (!answer.n_lists)
+		return NULL;
+	if (answer.n_lists > VT_MAX_JAX_CLIENTS || at > end)
+		return vt_error_create(VT_ERR_FORMAT, "the helper's answer is out of bounds");
+	for (uint32_t i = 0; i < answer.n_lists; i++) {
+		if (answer.n_arrays[i] > (end - at) / sizeof(uint64_t))
+			return vt_error_create(VT_ERR_FORMAT,
+					       "the helper's answer is out of bounds");
+		for (uint64_t k = 0; k < answer.n_arrays[i]; k++, at += sizeof(uint64_t)) {
+			struct vt_jax_object *added = vt_vec_append(&c->jax_objects);
+
+			if (!added)
+				return &vt_enomem;
+			memcpy(&added->object, (const char *)shared + at, sizeof(uint64_t));
+			added->is_host = answer.host_mask >> i & 1;
+		}
+	}
+	return NULL;
+}
+
 static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, struct vt_python *py)
 {
 	static const char *const get_attribute = "PyObject_GetAttrString";
@@ -56,6 +83,7 @@ static struct vt_error *ask(struct vt_collect *c, struct vt_helper *helper, stru
 	VT_TRY(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET + FIRST_ROOM));
 	vt_helper_shared(helper)->args.ask_jax = args;
 	VT_TRY(vt_collect_call_python(c, helper, VT_OP_ASK_JAX));
+	VT_TRY(take_arrays(c, helper));
 	return take(c, helper);
 }
 

@@ -102,6 +102,12 @@ struct vt_asked_owners {
 	uint64_t n_objects; /* that the collector knows */
 };
 
+/* An array of JAX's that was alive when JAX was asked. */
+struct vt_jax_object {
+	uint64_t object;
+	bool is_host; /* its memory is the host's */
+};
+
 /* What is known about the CUDA driver in the process. */
 enum vt_driver {
 	VT_DRIVER_SILENT, /* it was not asked, or did not answer */
@@ -141,7 +147,8 @@ struct vt_collect {
 	struct vt_collect_owners *owners;     /* collect/owners.c's own */
 	struct vt_collect_usage *usage;       /* collect/usage.c's own */
 	struct vt_asked_owners asked_owners;
-	struct vt_python *python; /* collect/context.c's own */
+	VT_VEC(struct vt_jax_object) jax_objects; /* arrays, as JAX itself told */
+	struct vt_python *python;                 /* collect/context.c's own */
 	bool have_python;
 	/* where a thread's current context is (helper_abi.h); slot 0: unknown */
 	int context_slot, context_inner;

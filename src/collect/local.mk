@@ -26,6 +26,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/owners_arrays.c \
 	src/collect/owners_asked.c \
 	src/collect/owners_blocks.c \
+	src/collect/owners_jax.c \
 	src/collect/owners_native.c \
 	src/collect/owners_unseen.c \
 	src/collect/passes.c \

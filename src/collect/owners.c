@@ -133,7 +133,8 @@ static bool has_tensors(const struct vt_collect *c)
 
 bool vt_collect_wants_owners(struct vt_collect *c)
 {
-	return c->options->owners && (has_tensors(c) || vt_collect_has_arrays(c));
+	return c->options->owners &&
+	       (has_tensors(c) || vt_collect_has_arrays(c) || c->options->ask_jax);
 }
 
 static void fail(struct vt_collect *c, const char *code, const char *why)
@@ -428,7 +429,7 @@ static struct vt_error *think(struct vt_collect *c)
 		return &vt_enomem;
 	if (!vt_collect_why_no_owners(c) && !add_missing(c))
 		return &vt_enomem;
-	return NULL;
+	return vt_collect_owners_jax(c, &own->owners, &own->input);
 }
 
 static void forget(struct vt_model_owners *owners)
@@ -436,6 +437,7 @@ static void forget(struct vt_model_owners *owners)
 	vt_vec_deinit(&owners->items);
 	vt_vec_deinit(&owners->arrays);
 	owners->arrays_read = false;
+	vt_vec_deinit(&owners->jax);
 	vt_vec_deinit(&owners->freed);
 	vt_vec_deinit(&owners->notices);
 }
@@ -524,7 +526,7 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	struct vt_model_owners *owners = &c->model->owners;
 	struct vt_error *err;
 	bool after = c->options->together && vt_collect_wants_owners(c), moved;
-	bool arrays = vt_collect_has_arrays(c);
+	bool arrays = vt_collect_has_arrays(c) || c->jax_objects.n;
 	uint64_t start;
 
 	if (after && (c->model->n_blocks || arrays))
@@ -578,6 +580,7 @@ void vt_collect_owners_finish(struct vt_collect *c)
 
 void vt_collect_owners_deinit(struct vt_collect *c)
 {
+	vt_vec_deinit(&c->jax_objects);
 	free(c->asked_owners.recs);
 	c->asked_owners = (struct vt_asked_owners){ 0 };
 	if (!c->owners)

@@ -24,6 +24,10 @@ bool vt_collect_has_arrays(struct vt_collect *c);
  */
 bool vt_collect_owners_arrays(struct vt_collect *c, struct vt_owners_blocks *blocks,
 			      struct vt_owners *owners, const struct vt_owners_input *input);
+/* collect/owners_jax.c: those of the arrays that JAX told. VT_ERR_NOMEM. */
+struct vt_error *vt_collect_owners_jax(struct vt_collect *c, struct vt_owners *owners,
+				       const struct vt_owners_input *input);
+
 /* An owner that was not found. */
 void vt_collect_no_owner(struct vt_model_owner *owner, uint32_t block, enum vt_category category);
 

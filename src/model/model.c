@@ -26,6 +26,7 @@ void vt_model_deinit(struct vt_model *model)
 	vt_model_ledger_deinit(&model->ledger);
 	vt_vec_deinit(&model->owners.items);
 	vt_vec_deinit(&model->owners.arrays);
+	vt_vec_deinit(&model->owners.jax);
 	vt_vec_deinit(&model->owners.freed);
 	vt_vec_deinit(&model->owners.notices);
 	vt_vec_deinit(&model->devices);

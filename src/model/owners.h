@@ -117,6 +117,18 @@ struct vt_model_array {
 
 #define VT_NO_POOL UINT32_MAX
 
+/* An array of JAX's: who holds its object. Strings are in the model's arena and hostile. */
+struct vt_model_jax_array {
+	uint64_t object;  /* address of the Python object */
+	uint64_t bytes;   /* of the whole array */
+	uint8_t category; /* enum vt_category */
+	bool certain;     /* all references to it were found */
+	bool single;      /* it is on one device */
+	bool is_host;     /* its memory is the host's: the client's platform is the CPU */
+	const char *name, *variable; /* "" unknown */
+	const char *dtype, *shape;   /* ours */
+};
+
 /* What would be freed if one reference went. */
 struct vt_model_freed {
 	const char *name; /* "losses", "sys.last_value" */
@@ -195,6 +207,7 @@ struct vt_model_owners {
 	enum vt_owners_state state;
 	VT_VEC(struct vt_model_owner) items;    /* of PyTorch's blocks, by block */
 	VT_VEC(struct vt_model_array) arrays;   /* of other libraries', by pool and chunk */
+	VT_VEC(struct vt_model_jax_array) jax;  /* the largest first; only if JAX was asked */
 	bool arrays_read;                       /* what state says is of PyTorch's blocks only */
 	VT_VEC(struct vt_model_freed) freed;    /* the largest first */
 	VT_VEC(struct vt_model_notice) notices; /* by code */

@@ -16,6 +16,7 @@ src_owners_libowners_a_SOURCES = \
 	src/owners/freed.c \
 	src/owners/holders.c src/owners/holders.h \
 	src/owners/internal.h \
+	src/owners/jax.c \
 	src/owners/name.c \
 	src/owners/native.c \
 	src/owners/owners.h \

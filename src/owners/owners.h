@@ -171,6 +171,11 @@ struct vt_error *vt_owners_find_native(struct vt_owners *o, const struct vt_owne
 void vt_owners_touch_stacks(struct vt_owners *o, const struct vt_owners_stack *stacks,
 			    size_t n_stacks, uint64_t deadline_ns);
 
+/* Who holds an array of JAX's. Strings go to arena. VT_ERR_NOMEM; *found: whether it is one. */
+struct vt_error *vt_owners_jax(struct vt_owners *o, const struct vt_owners_input *input,
+			       uint64_t object, struct vt_arena *arena,
+			       struct vt_model_jax_array *array, bool *found);
+
 /* Fills the model's owners from what was thought; strings go to arena. False: out of memory. */
 bool vt_owners_tell(struct vt_owners *o, const struct vt_owners_input *input,
 		    struct vt_arena *arena, struct vt_model_owners *owners);

@@ -33,7 +33,7 @@ functional_tests += tests/functional/report_official.py
 functional_tests += tests/functional/ledger.py
 # Pools of other libraries, against the libraries themselves.
 functional_tests += tests/functional/ask_jax.py tests/functional/cupy_owners.py tests/functional/cupy_pools.py \
-	tests/functional/libpools.py tests/functional/nccl_memory.py tests/functional/rmm_pools.py
+	tests/functional/jax_owners.py tests/functional/libpools.py tests/functional/nccl_memory.py tests/functional/rmm_pools.py
 functional_tests += tests/functional/report_pinned.py
 
 # Backtraces that the recorder took, against PyTorch's own.

@@ -148,6 +148,28 @@ static void write_array(struct vt_json *json, const struct vt_model *model,
 	vt_json_end_object(json);
 }
 
+static void write_jax(struct vt_json *json, const struct vt_model_owners *owners)
+{
+	vt_json_array(json, "jax_arrays");
+	for (size_t i = 0; i < owners->jax.n; i++) {
+		const struct vt_model_jax_array *array = &owners->jax.data[i];
+
+		vt_json_object_line(json, NULL);
+		vt_json_hex(json, "object", array->object);
+		vt_json_name(json, "name", array->name);
+		vt_json_name(json, "variable", array->variable);
+		vt_json_text(json, "category", vt_category_code((enum vt_category)array->category));
+		vt_json_bool(json, "certain", array->certain);
+		vt_json_uint(json, "bytes", array->bytes);
+		vt_json_text(json, "dtype", array->dtype);
+		vt_json_text(json, "shape", array->shape);
+		vt_json_bool(json, "host", array->is_host);
+		vt_json_bool(json, "one_device", array->single);
+		vt_json_end_object(json);
+	}
+	vt_json_end_array(json);
+}
+
 static void write_arrays(struct vt_json *json, const struct vt_model *model)
 {
 	const struct vt_model_owners *owners = &model->owners;
@@ -187,6 +209,8 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model,
 	}
 	if (owners->arrays_read)
 		write_arrays(json, model);
+	if (owners->jax.n)
+		write_jax(json, owners);
 	vt_json_end_object(json);
 }
 

@@ -11,6 +11,7 @@ enum {
 	SHARE_COLUMNS = 6,
 	COUNT_COLUMNS = 8,
 	MAX_FREED = 5, /* lines without --owners */
+	MAX_JAX = 8,   /* the same */
 };
 
 struct row {
@@ -311,6 +312,51 @@ void vt_text_largest_owners(struct vt_line *line, const struct vt_model *model, 
 		print_owners(line, model, count);
 }
 
+static void print_jax_array(struct vt_line *line, const struct vt_model_jax_array *array)
+{
+	char text[VT_NUM_MAX];
+
+	vt_line_pad(line, 2);
+	vt_line_right(line, VT_PLAIN, vt_format_size(text, array->bytes), BYTES_COLUMNS);
+	vt_line_pad(line, line->want + 3);
+	vt_line_cell(line, VT_DIM, vt_category_code((enum vt_category)array->category), 14,
+		     VT_CUT_END);
+	vt_line_add(line, VT_PLAIN, *array->name ? array->name : "nobody found");
+	if (!array->certain && *array->name)
+		vt_line_add(line, VT_DIM, ", perhaps others");
+	vt_line_addf(line, VT_DIM, "   %s %s", array->dtype, array->shape);
+	if (!array->single)
+		vt_line_add(line, VT_DIM, ", on several devices");
+	if (array->is_host)
+		vt_line_add(line, VT_DIM, ", memory of the host");
+	vt_line_end(line);
+}
+
+/* Where they are is not known: they are no blocks. */
+static void print_jax(struct vt_line *line, const struct vt_model *model, bool all)
+{
+	const struct vt_model_owners *owners = &model->owners;
+	char number[VT_NUM_MAX], size[VT_NUM_MAX];
+	uint64_t rest = 0;
+
+	if (!owners->jax.n)
+		return;
+	vt_text_title(line, line->hints->owners, "What holds JAX's arrays");
+	for (size_t i = 0; i < owners->jax.n; i++) {
+		if (all || i < MAX_JAX)
+			print_jax_array(line, &owners->jax.data[i]);
+		else
+			rest += owners->jax.data[i].bytes;
+	}
+	if (all || owners->jax.n <= MAX_JAX)
+		return;
+	vt_line_pad(line, 2);
+	vt_line_right(line, VT_DIM, vt_format_size(size, rest), BYTES_COLUMNS);
+	vt_line_pad(line, line->want + 3);
+	vt_line_addf(line, VT_DIM, "%s more", vt_format_count(number, owners->jax.n - MAX_JAX));
+	vt_line_end(line);
+}
+
 /* Who asks for something learns why there is none. */
 static void print_not_known(struct vt_line *line, const struct vt_model *model)
 {
@@ -331,6 +377,7 @@ void vt_text_owners(struct vt_line *line, const struct vt_model *model,
 	if (!has_tensors(model) && !has_arrays(model)) {
 		if (options->owner || options->owners_by_given)
 			print_not_known(line, model);
+		print_jax(line, model, options->all_owners);
 		return;
 	}
 	if (by)
@@ -343,4 +390,5 @@ void vt_text_owners(struct vt_line *line, const struct vt_model *model,
 		vt_text_owner(line, model, options->owner);
 	if (options->all_owners)
 		print_owners(line, model, SIZE_MAX);
+	print_jax(line, model, options->all_owners);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CuPy's arrays: cupy.ndarray → MemoryPointer → memory. All three are Python's objects with fields
- * of C; what holds them is known to walk/pyheap. Each object is read as a whole, and believed only
- * if its class has the size that the layout has, and its fields agree with each other. What does
- * not is left out.
+ * Arrays of CuPy (cupy.ndarray → MemoryPointer → memory) and JAX. They are Python's objects with
+ * fields of C; what holds them is known to walk/pyheap. Each object is read as a whole. It is
+ * believed only if its class has the size that the layout has, and its fields agree with each
+ * other. What does not is left out.
  */
 #ifndef VT_WALK_ARRAYS_ARRAYS_H
 #define VT_WALK_ARRAYS_ARRAYS_H
@@ -48,6 +48,18 @@ struct vt_arrays_array {
 bool vt_arrays_memory(struct vt_arrays *arrays, uint64_t addr, struct vt_arrays_memory *memory);
 bool vt_arrays_pointer(struct vt_arrays *arrays, uint64_t addr, struct vt_arrays_pointer *pointer);
 bool vt_arrays_array(struct vt_arrays *arrays, uint64_t addr, struct vt_arrays_array *array);
+
+/* An array of JAX's, as its Python object has it: its memory is known to C++ only. */
+struct vt_arrays_jax {
+	const char *dtype; /* ours */
+	uint64_t n_dims;
+	int64_t sizes[VT_ARRAYS_MAX_DIMS];
+	uint64_t bytes; /* of the whole array */
+	bool single;    /* on one device */
+};
+
+/* False: there is none at addr that makes sense. */
+bool vt_arrays_jax(struct vt_arrays *arrays, uint64_t addr, struct vt_arrays_jax *array);
 
 /* "(7, 5, 3)", in arena; at most max sizes. NULL: out of memory. */
 const char *vt_arrays_shape(struct vt_arena *arena, const int64_t *sizes, uint64_t n, uint64_t max);

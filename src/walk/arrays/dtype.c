@@ -23,6 +23,19 @@ static const struct known {
 	{ 15, 'c', { "complex128", 16 } }, { 23, 'f', { "float16", 2 } },
 };
 
+/* Those of the package ml_dtypes have no numbers of their own, but classes. */
+static const struct {
+	const char *cls;
+	struct vt_dtype dtype;
+} by_class[] = {
+	{ "dtype[bfloat16]", { "bfloat16", 2 } },
+	{ "dtype[float8_e4m3fn]", { "float8_e4m3fn", 1 } },
+	{ "dtype[float8_e4m3fnuz]", { "float8_e4m3fnuz", 1 } },
+	{ "dtype[float8_e4m3b11fnuz]", { "float8_e4m3b11fnuz", 1 } },
+	{ "dtype[float8_e5m2]", { "float8_e5m2", 1 } },
+	{ "dtype[float8_e5m2fnuz]", { "float8_e5m2fnuz", 1 } },
+};
+
 const struct vt_dtype *vt_dtype_at(struct vt_pyheap *heap, uint64_t addr)
 {
 	enum { KIND = 8, NUMBER = 12 };
@@ -38,5 +51,8 @@ const struct vt_dtype *vt_dtype_at(struct vt_pyheap *heap, uint64_t addr)
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (known[i].number == number && known[i].kind == (char)bytes[KIND])
 			return &known[i].dtype;
+	for (size_t i = 0; i < sizeof(by_class) / sizeof(by_class[0]); i++)
+		if (!strcmp(heap->classes.data[cls].name, by_class[i].cls))
+			return &by_class[i].dtype;
 	return NULL;
 }
