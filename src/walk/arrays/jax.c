@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jaxlib/py_array.h: a PyArrayObject has a flag that it is initialised, and then what the array is:
- * aval, whether its type is weak, dtype, shape, sharding. Before the flag, older releases have two
- * words for weak references and a dict.
+ * aval, whether its type is weak, dtype, shape, sharding. That is how 0.10.2 has it. Where two
+ * words for weak references and a dict come first, it is tried behind those. What else there may
+ * be is left out, as the classes of aval and dtype show.
  */
 #include <string.h>
 
