@@ -227,6 +227,8 @@ bool vt_collect_ledger(struct vt_collect *c, struct vt_helper *helper);
  */
 bool vt_collect_limits_wanted(const struct vt_collect *c);
 void vt_collect_limits(struct vt_collect *c);
+/* Whether it may keep a lock of the driver, by its stack. */
+bool vt_collect_may_be_in_driver(const struct vt_model_thread *t);
 /* collect/pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_pinned(struct vt_collect *c);
 

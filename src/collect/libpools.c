@@ -56,39 +56,67 @@ static struct vt_error *take(struct vt_model *model, struct vt_libpool *pool)
 	return NULL;
 }
 
-static int compare_regions(const void *pa, const void *pb)
-{
-	const struct vt_libpool_region *a = pa, *b = pb;
+struct shareable {
+	struct vt_libpool_region region;
+	uint64_t memory; /* its number; 0 unknown */
+};
 
-	return (a->start > b->start) - (a->start < b->start);
+static int compare_memory(const void *pa, const void *pb)
+{
+	const struct shareable *a = pa, *b = pb;
+
+	return (a->memory > b->memory) - (a->memory < b->memory);
 }
 
-/* Of the driver's allocations those made to be shared, which overlap nothing. */
-static struct vt_error *list_shareable(const struct vt_model_ledger *ledger,
-				       struct vt_libpool_region **list, size_t *n_listed)
+static int compare_starts(const void *pa, const void *pb)
 {
-	struct vt_libpool_region *regions = malloc((ledger->ranges.n + 1) * sizeof(*regions));
-	uint64_t end = 0;
-	size_t n = 0, kept = 0;
+	const struct shareable *a = pa, *b = pb;
 
-	if (!regions)
+	return (a->region.start > b->region.start) - (a->region.start < b->region.start);
+}
+
+static bool is_alias(const struct shareable *list, size_t n, size_t i)
+{
+	return list[i].memory && ((i > 0 && list[i - 1].memory == list[i].memory) ||
+				  (i + 1 < n && list[i + 1].memory == list[i].memory));
+}
+
+/*
+ * Of the driver's allocations those made to be shared, which overlap nothing. Without memory that
+ * is mapped twice: a library can have mapped what is a user's, and nobody knows which came first.
+ */
+static struct vt_error *list_shareable(const struct vt_model_ledger *ledger,
+				       struct vt_libpool_region **regions, size_t *n_regions)
+{
+	VT_FREE struct shareable *list = malloc((ledger->ranges.n + 1) * sizeof(*list));
+	struct vt_libpool_region *to = malloc((ledger->ranges.n + 1) * sizeof(*to));
+	size_t n = 0, kept = 0;
+	uint64_t end = 0;
+
+	if (!list || !to) {
+		free(to);
 		return &vt_enomem;
+	}
 	for (size_t i = 0; i < ledger->ranges.n; i++) {
 		const struct vt_range_rec *rec = &ledger->ranges.data[i].rec;
 
-		if (rec->kind == VT_RANGE_MAPPED && rec->exportable &&
+		if (rec->kind == VT_RANGE_MAPPED && rec->exportable && rec->size &&
 		    rec->size <= UINT64_MAX - rec->start)
-			regions[n++] = (struct vt_libpool_region){ rec->start, rec->size };
+			list[n++] = (struct shareable){ { rec->start, rec->size }, rec->block };
 	}
-	qsort(regions, n, sizeof(*regions), compare_regions);
+	qsort(list, n, sizeof(*list), compare_memory);
+	for (size_t i = 0; i < n; i++)
+		if (is_alias(list, n, i))
+			list[i].region.size = 0;
+	qsort(list, n, sizeof(*list), compare_starts);
 	for (size_t i = 0; i < n; i++) {
-		if (regions[i].start < end || !regions[i].size)
+		if (list[i].region.start < end || !list[i].region.size)
 			continue;
-		end = regions[i].start + regions[i].size;
-		regions[kept++] = regions[i];
+		end = list[i].region.start + list[i].region.size;
+		to[kept++] = list[i].region;
 	}
-	*list = regions;
-	*n_listed = kept;
+	*regions = to;
+	*n_regions = kept;
 	return NULL;
 }
 

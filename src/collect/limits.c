@@ -12,6 +12,7 @@
 #include "inject/inject.h"
 
 #define DEADLINE_NS (250 * VT_NS_PER_MS) /* an answer takes 0.1; a busy machine, longer */
+#define MAX_AGE_NS (250 * VT_NS_PER_MS)  /* of the stacks; reading sources can take a minute */
 #define DRIVER "libcuda.so"
 
 /*
@@ -44,39 +45,68 @@ static bool is_of_libc(const struct vt_model_frame *f)
 		!strncmp(f->module, "libpthread", 10));
 }
 
-/* The driver's own threads: they begin in it, and sleep in a system call that libc makes. */
+/*
+ * The driver's own threads: they begin in it, and sleep in a system call that libc makes. One that
+ * runs a function of the program (cuLaunchHostFunc) may have come back into the driver.
+ */
 static bool is_drivers_own(const struct vt_model_stack *stack)
 {
 	size_t n = stack->n_frames;
 
 	while (n > 0 && is_of_libc(&stack->frames[n - 1]))
 		n--;
-	return n > 0 && is_of_driver(&stack->frames[n - 1]) && is_of_libc(&stack->frames[0]);
+	if (n == 0 || !is_of_driver(&stack->frames[n - 1]) || !is_of_libc(&stack->frames[0]))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!is_of_driver(&stack->frames[i]) && !is_of_libc(&stack->frames[i]))
+			return false;
+	return true;
 }
 
-static bool may_be_in_driver(const struct vt_model_thread *t)
+static bool is_of_runtime(const struct vt_model_frame *f)
+{
+	return f->kind == VT_FRAME_NATIVE && f->module && !strncmp(f->module, "libcudart", 9);
+}
+
+/* In the driver once, by a harmless function: not by a callback within it, or a namesake. */
+static bool only_waits(const struct vt_model_stack *stack)
+{
+	size_t i = 0, n = stack->n_frames;
+	bool found = false;
+
+	while (i < n && !is_of_driver(&stack->frames[i]))
+		i++;
+	for (; i < n && is_of_driver(&stack->frames[i]); i++)
+		found = found || is_harmless(&stack->frames[i]);
+	for (; i < n && is_of_runtime(&stack->frames[i]); i++)
+		found = found || is_harmless(&stack->frames[i]);
+	for (; i < n; i++)
+		if (is_of_driver(&stack->frames[i]))
+			return false;
+	return found;
+}
+
+bool vt_collect_may_be_in_driver(const struct vt_model_thread *t)
 {
 	bool in_driver = false;
 
 	if (t->taken == VT_TAKEN_RUNNING || !t->stack.has_native || t->stack.truncated ||
 	    t->stack.why)
 		return true;
-	for (size_t i = 0; i < t->stack.n_frames; i++) {
-		if (is_harmless(&t->stack.frames[i]))
-			return false;
+	for (size_t i = 0; i < t->stack.n_frames; i++)
 		in_driver = in_driver || is_of_driver(&t->stack.frames[i]);
-	}
-	return in_driver && !(t->syscall && is_drivers_own(&t->stack));
+	return in_driver && !only_waits(&t->stack) && !(t->syscall && is_drivers_own(&t->stack));
 }
 
 static bool is_safe(const struct vt_collect *c)
 {
 	const struct vt_model *model = c->model;
 
-	if (!model->threads.n || c->stop.n_escaped || !c->model->timing.stop_end_ns)
+	if (!model->threads.n || c->stop.n_escaped || !model->timing.stop_end_ns ||
+	    vt_now_ns() - model->timing.stop_end_ns > MAX_AGE_NS)
 		return false;
 	for (size_t i = 0; i < model->threads.n; i++)
-		if (may_be_in_driver(&model->threads.data[i]))
+		if (vt_collect_may_be_in_driver(&model->threads.data[i]))
 			return false;
 	return true;
 }

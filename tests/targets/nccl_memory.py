@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Communicators of the real NCCL that hold memory, without a GPU: the library and its list of communicators are real (nccl_ras.py), their
-structures are laid out here as its release 2.28.9 does (comm.h), and the memory is the driver's, made to be shared.
+structures are laid out here as releases 2.24 to 2.30 do (comm.h, register.h, dev_runtime.h), and the memory is the driver's, made to be
+shared. An argument is the size of ncclSharedResources: 904 in 2.24.3, 1792 in 2.27.7, 2072 in 2.28.9.
 
 Prints a line of JSON: {"communicators": {address: [address of each allocation that it holds]}, "users": [those that only the program
 holds, though NCCL has seen their addresses]}. Then reads lines: "drop" empties the second communicator, each answered with the JSON anew.
@@ -18,6 +19,7 @@ MIB = 1 << 20
 MAGIC = 0x0280028002800280
 CHANNELS, CHANNEL_SIZE = 96, 400  # where the array may begin, and how far its elements are apart: any place in the structure will do
 SHARED_RES = 88  # any word of the structure
+SHARED_SIZE = int(sys.argv[1]) if len(sys.argv) > 1 else 2072
 
 
 def cuda():
@@ -68,13 +70,22 @@ class Communicator(nccl_ras.Communicator):
             struct.pack_into("<Q", self.comm, at, MAGIC)
         for channel in range(8):
             struct.pack_into("<Q", self.comm, CHANNELS + CHANNEL_SIZE * channel, self.holding())
+        self.registered = block([0] * 64)
         self.resources = parent.resources if parent else self.make_resources()
         struct.pack_into("<Q", self.comm, SHARED_RES, self.resources)
         destroyed, task = self.holding(), self.using()
         hunk_size = 64 << 10
         hunk = block([0, hunk_size, 0, destroyed, code(), 0, task, self.using(), 1, 2], hunk_size)
-        registration = block([self.using(), 4096, 0, 0])
-        for at, value in ((8, hunk), (SHARED_RES - 8, block([registration] * 4)), (nccl_ras.COMM_SIZE - 16, self.holding())):
+        buffer, old = self.using(), self.using()
+        registrations = [block([buffer, buffer + 4096, 1, 2], 512), block([1, 1 << 32, old, 0], 512)]  # as from 2.25 on, as in 2.24
+        window = block([self.using(), 2 * MIB, block([0, self.using(), 2 * MIB])], 16 * 24)  # devrState.winSorted
+        operations = block([0, 1, 2, self.using()], 64)  # userRedOps with a scalar of the device
+        # Two tasks that were given back to their pool: what is before the second looks like the head of a block.
+        tasks = hunk + 1024
+        ctypes.memmove(tasks - 8, struct.pack("<5Q", 32, 0, 3, self.using(), self.using()), 40)
+        for at, value in ((200 * 1024, window), (201 * 1024, operations), (202 * 1024, tasks)):
+            struct.pack_into("<Q", self.comm, at, value)
+        for at, value in ((8, hunk), (SHARED_RES - 8, block([*registrations, self.registered] * 4)), (nccl_ras.COMM_SIZE - 16, self.holding())):
             struct.pack_into("<Q", self.comm, at, value)
 
     def holding(self, size=2 * MIB):
@@ -88,8 +99,11 @@ class Communicator(nccl_ras.Communicator):
     def make_resources(self):
         transport = block([0, self.holding(10 * MIB), 3])
         peer = block([transport, 0, self.holding(4 * MIB) + MIB])  # a buffer within what was allocated
-        proxy = block([0, block([block([block([self.holding()])])])])
-        return block([1, self.at, block([peer, peer]), self.holding(), proxy], 4096)
+        far = block([0, self.holding()], 4 * MIB - 65536)  # in a mapping of its own, which may lie between the driver's
+        self.sent = self.using()  # a request of the network still has its address
+        self.registered = block([self.sent, self.sent + 2 * MIB, 0, 0], 512)
+        proxy = block([0, block([block([block([self.holding()])])]), block([block([7, self.sent], 2048)])])
+        return block([1, self.at, block([peer, peer, far]), self.holding(), proxy], SHARED_SIZE)
 
 
 def main():

@@ -20,6 +20,7 @@ include tests/unit/walk/recorder/local.mk
 include tests/unit/model/local.mk
 include tests/unit/explain/local.mk
 include tests/unit/owners/local.mk
+include tests/unit/collect/local.mk
 include tests/unit/report/local.mk
 include tests/unit/report/text/local.mk
 include tests/unit/report/json/local.mk

@@ -199,11 +199,11 @@ static void print_device(struct vt_line *line, const struct vt_model *model,
 	char number[VT_NUM_MAX];
 	uint64_t ranges = 0;
 
-	for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
-		if (vt_range_is_of_device((uint8_t)kind))
-			ranges += d->kinds[kind].ranges;
-	for (int i = 0; i < VT_N_CLAIMERS; i++)
-		ranges += d->claimed[i].ranges;
+	for (size_t i = 0; i < model->ledger.ranges.n; i++) {
+		const struct vt_range_rec *rec = &model->ledger.ranges.data[i].rec;
+
+		ranges += rec->device == d->device && vt_range_is_of_device(rec->kind);
+	}
 	vt_line_blank(line);
 	vt_line_addf(line, VT_BOLD, "Memory of GPU %d", d->device);
 	vt_line_addf(line, VT_DIM, ", %s allocation%s", vt_format_count(number, ranges),

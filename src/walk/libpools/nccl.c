@@ -157,6 +157,8 @@ static struct vt_error *take(struct search *s, uint64_t comm, struct vt_libpool 
 
 static struct vt_error *read_communicators(struct search *s, struct vt_libpools *pools)
 {
+	for (size_t i = 0; i < s->found.n; i++)
+		VT_TRY(vt_nccl_note_users(&s->nccl, s->found.data[i]));
 	for (size_t i = 0; i < s->found.n; i++) {
 		struct vt_libpool pool = { 0 }, *into = NULL;
 		struct vt_error *err;

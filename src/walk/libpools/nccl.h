@@ -29,6 +29,11 @@ uint64_t vt_nccl_block(struct vt_nccl *nccl, uint64_t addr);
 
 bool vt_nccl_is_communicator(struct vt_nccl *nccl, uint64_t addr);
 
+#define VT_NCCL_USERS UINT16_MAX /* in vt_nccl.holder */
+
+/* Notes in nccl->holder what users have registered with the communicator. Errors as below. */
+struct vt_error *vt_nccl_note_users(struct vt_nccl *nccl, uint64_t comm);
+
 /*
  * Notes in nccl->holder all of target->shareable that the communicator's structures point to and
  * nobody else has yet. VT_ERR_NOMEM; VT_ERR_TIMEOUT: not all was followed.

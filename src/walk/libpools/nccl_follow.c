@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which allocations a communicator's structures point to. Not all of its memory proves that: users'
- * buffers are in there, too, in tasks and registrations. What does (NCCL 2.24 to 2.30, comm.h):
+ * buffers are in there, too, in tasks, registrations, windows and scalars of operations. What does
+ * (NCCL 2.24 to 2.30, comm.h):
  *
  *	the communicator itself: each channel's devPeers, devRingUserRanks
- *	what it points to: ncclSharedResources and others; not the hunks of its memory stacks,
- *		which have the tasks, but for the destructors in them: one that calls a function of
- *		NCCL frees the communicator's own memory
+ *	of what it points to: ncclSharedResources, ncclNvlsSharedRes; and destructors in the
+ *		hunks of its memory stacks: one that calls a function of NCCL frees the
+ *		communicator's own memory
  *	all below ncclSharedResources: peers, their connectors and transports, the proxy
+ *
+ * The network's transports keep addresses of users' buffers, too: those that are registered are
+ * left out. One that was deregistered since, and whose address a request still has, would not be.
  */
 #include <stdlib.h>
 
@@ -39,7 +43,7 @@ static const struct vt_map_entry *heap_at(const struct vt_nccl *nccl, uint64_t a
 /* glibc: the word before a block has its size and three flags; sizes are multiples of 16. */
 uint64_t vt_nccl_block(struct vt_nccl *nccl, uint64_t addr)
 {
-	enum { FLAGS = 7, MAPPED = 2, LEAST = 32, HEAD = 16 };
+	enum { FLAGS = 7, IN_USE = 1, MAPPED = 2, LEAST = 32, LEAST_HEAD = 16, HEAD = 16 };
 	const struct vt_map_entry *e;
 	uint64_t word, size;
 
@@ -52,6 +56,15 @@ uint64_t vt_nccl_block(struct vt_nccl *nccl, uint64_t addr)
 	if (word &
 	    MAPPED) /* a mapping of its own, in whole pages; the next one's head is not its */
 		return (addr - HEAD) % PAGE || size % PAGE ? 0 : size - HEAD;
+	/*
+	 * The next block's head says that this one is in use. Without that, a small number before
+	 * a task within a hunk would make the task's first words a block: nChannels is the last
+	 * field.
+	 */
+	if (size > e->end - (addr - HEAD) - HEAD ||
+	    vt_mem_read_u64(&nccl->pages.src, addr - 8 + size, &word) || !(word & IN_USE) ||
+	    (word & ~(uint64_t)FLAGS) < LEAST_HEAD)
+		return 0;
 	return size - 8;
 }
 
@@ -94,6 +107,7 @@ struct walk {
 	struct vt_map known;         /* address → block.shared */
 	uint64_t bytes;
 	uint64_t *words; /* of the block that is looked at */
+	bool users;      /* what is looked for is what users have registered */
 };
 
 static void walk_deinit(struct walk *w)
@@ -119,7 +133,8 @@ static bool is_destroyed(const struct walk *w, size_t i, size_t n)
 	return i >= 1 && i + 1 < n && is_code(w->nccl, w->words[i + 1]);
 }
 
-static void note(struct walk *w, uint64_t word)
+/* Whether it is an address of an allocation. */
+static bool find_allocation(const struct walk *w, uint64_t word, size_t *index)
 {
 	const struct vt_libpools_target *target = w->nccl->target;
 	size_t low = 0, high = target->n_shareable;
@@ -132,9 +147,8 @@ static void note(struct walk *w, uint64_t word)
 		else
 			high = middle;
 	}
-	if (low && word - target->shareable[low - 1].start < target->shareable[low - 1].size &&
-	    !w->nccl->holder[low - 1])
-		w->nccl->holder[low - 1] = w->nccl->current;
+	*index = low - 1;
+	return low && word - target->shareable[low - 1].start < target->shareable[low - 1].size;
 }
 
 /* Between the first and the last of them. */
@@ -154,19 +168,50 @@ static bool is_hunk(const struct walk *w, const struct block *b)
 	return b->size >= 64 && w->words[1] > least && w->words[1] <= most;
 }
 
-/* ncclSharedResources: refCount, owner. A split communicator has its parent's. */
+/*
+ * ncclSharedResources: refCount, owner; 904 bytes in 2.24.3, 1672 in 2.25.1, 1792 in 2.27.7, 2072
+ * in 2.28.9. A split communicator has its parent's.
+ */
 static bool is_shared_resources(const struct walk *w, const struct block *b)
 {
-	return b->depth == 1 && b->size >= 2048 && (uint32_t)w->words[0] &&
+	return b->depth == 1 && b->size >= 896 && (uint32_t)w->words[0] &&
 	       (uint32_t)w->words[0] < 65536 && vt_nccl_is_communicator(w->nccl, w->words[1]);
+}
+
+/*
+ * ncclNvlsSharedRes: refCount, inited. Not devrState.winSorted (2.28 on), which has the users'
+ * windows, nor userRedOps, in which a scalar may be the user's memory, nor single tasks.
+ */
+static bool has_references(const struct walk *w, const struct block *b)
+{
+	return b->size >= 256 && (uint32_t)w->words[0] && (uint32_t)w->words[0] < 65536 &&
+	       w->words[0] >> 32 <= 1;
+}
+
+/*
+ * ncclReg, which the slots of the communicator's cache of registrations point to: begAddr, endAddr;
+ * 2.24: a number of pages, references, addr. The buffer is a user's, also where the network's
+ * transports keep its address.
+ */
+static bool is_registration(const struct walk *w, const struct block *b, size_t *index)
+{
+	const uint64_t *words = w->words;
+
+	if (b->depth != 2 || b->size < 128)
+		return false;
+	if (words[0] % PAGE == 0 && words[1] > words[0] && find_allocation(w, words[0], index) &&
+	    words[1] - words[0] <= w->nccl->target->shareable[*index].size)
+		return true;
+	return words[0] && words[0] < (UINT64_C(1) << 32) && words[2] % PAGE == 0 &&
+	       find_allocation(w, words[2], index);
 }
 
 static enum proof proof_of(const struct walk *w, const struct block *b)
 {
 	if (b->depth == 0 || b->shared)
 		return ALL;
-	if (b->depth == 1)
-		return is_hunk(w, b) ? DESTRUCTORS : ALL;
+	if (b->depth == 1 && has_references(w, b) && !is_hunk(w, b))
+		return ALL;
 	return is_hunk(w, b) ? DESTRUCTORS : NOTHING;
 }
 
@@ -197,21 +242,27 @@ static struct vt_error *add(struct walk *w, uint64_t addr, uint8_t depth, uint8_
 
 static struct vt_error *look_at(struct walk *w, struct block b)
 {
-	size_t n = b.size / sizeof(uint64_t);
+	size_t n = b.size / sizeof(uint64_t), index;
 	enum proof proof;
 
 	if (vt_mem_read(&w->nccl->pages.src, b.addr, w->words, b.size))
 		return NULL; /* freed meanwhile */
-	b.shared = b.shared || is_shared_resources(w, &b);
-	proof = proof_of(w, &b);
+	if (w->users && is_registration(w, &b, &index))
+		w->nccl->holder[index] = VT_NCCL_USERS;
+	b.shared = !w->users && (b.shared || is_shared_resources(w, &b));
+	proof = w->users ? NOTHING : proof_of(w, &b);
 	for (size_t i = 0; i < n; i++) {
 		uint64_t word = w->words[i];
 
+		if (i % 4096 == 0 && vt_now_ns() > w->nccl->target->deadline_ns)
+			return NULL; /* follow() says so */
 		if (word < PAGE)
 			continue;
-		if (may_be_address(w, word)) {
-			if (proof == ALL || (proof == DESTRUCTORS && is_destroyed(w, i, n)))
-				note(w, word);
+		/* Blocks of malloc() lie between allocations, too. */
+		if (may_be_address(w, word) && find_allocation(w, word, &index)) {
+			if ((proof == ALL || (proof == DESTRUCTORS && is_destroyed(w, i, n))) &&
+			    !w->nccl->holder[index])
+				w->nccl->holder[index] = w->nccl->current;
 			continue;
 		}
 		if (word % 16 == 0 && b.depth < (b.shared ? MAX_DEPTH : 2))
@@ -224,21 +275,31 @@ static struct vt_error *follow(struct walk *w)
 {
 	VT_TRY(add(w, w->comm, 0, 0));
 	for (size_t i = 0; i < w->blocks.n; i++) {
+		VT_TRY(look_at(w, w->blocks.data[i]));
 		if (vt_now_ns() > w->nccl->target->deadline_ns)
 			return vt_error_create(VT_ERR_TIMEOUT,
 					       "what NCCL holds was not all found in time");
-		VT_TRY(look_at(w, w->blocks.data[i]));
 	}
 	return NULL;
 }
 
-struct vt_error *vt_nccl_follow(struct vt_nccl *nccl, uint64_t comm)
+static struct vt_error *walk(struct vt_nccl *nccl, uint64_t comm, bool users)
 {
-	struct walk w = { .nccl = nccl, .comm = comm };
+	struct walk w = { .nccl = nccl, .comm = comm, .users = users };
 	struct vt_error *err;
 
 	w.words = malloc(MAX_BLOCK);
 	err = w.words ? follow(&w) : &vt_enomem;
 	walk_deinit(&w);
 	return err;
+}
+
+struct vt_error *vt_nccl_note_users(struct vt_nccl *nccl, uint64_t comm)
+{
+	return walk(nccl, comm, true);
+}
+
+struct vt_error *vt_nccl_follow(struct vt_nccl *nccl, uint64_t comm)
+{
+	return walk(nccl, comm, false);
 }
