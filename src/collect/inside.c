@@ -315,14 +315,32 @@ static void walk_inside(struct vt_collect *c, struct vt_helper *helper)
 		ask_memory_again(c, helper);
 }
 
+/* What PyTorch had reserved while the ranges were asked for. */
+static void take_reserved(struct vt_model_ledger_device *d, const struct vt_reserved *before,
+			  const struct vt_reserved *after)
+{
+	if (d->device < 0 || d->device >= before->n || d->device >= after->n)
+		return;
+	d->torch_known = true;
+	d->torch_reserved = before->stats[d->device];
+	d->torch_moved = memcmp(&before->stats[d->device], &after->stats[d->device],
+				sizeof(after->stats[d->device])) != 0;
+}
+
 /* The ledger's sums need used memory of the same moment: the same before and after. */
 static void find_ledger(struct vt_collect *c, struct vt_helper *helper)
 {
 	struct vt_model_ledger *ledger = &c->model->ledger;
 	struct vt_cuda_answer answer;
+	struct vt_reserved before = { .n = -1 }, after = { .n = -1 };
+	bool native = c->torch.backend == VT_TORCH_NATIVE;
 
+	if (native)
+		read_reserved(c, &before);
 	if (!vt_collect_ledger(c, helper) && !ledger->known)
 		return;
+	if (native)
+		read_reserved(c, &after);
 	answer = ask_again(c, helper);
 	for (size_t i = 0; i < ledger->devices.n; i++) {
 		struct vt_model_ledger_device *d = &ledger->devices.data[i];
@@ -332,6 +350,7 @@ static void find_ledger(struct vt_collect *c, struct vt_helper *helper)
 			k++;
 		d->moved = k == c->model->devices.n ||
 			   !is_same_memory(&answer, k, &c->model->devices.data[k]);
+		take_reserved(d, &before, &after);
 	}
 }
 

@@ -515,12 +515,34 @@ static void find_unmapped(const struct vt_model *model, struct vt_model_ledger_d
 			d->unmapped_bytes[i] = books[i] - d->claimed[i].asked;
 }
 
+static bool is_same_stat(const struct vt_torch_stat *a, const struct vt_torch_stat *b)
+{
+	return a->current == b->current && a->allocated == b->allocated && a->freed == b->freed;
+}
+
+/* What PyTorch got or gave back between its list and the ranges would be called another's. */
+static bool has_moved(const struct vt_model_ledger_device *d, const struct vt_model_allocator *a)
+{
+	return d->torch_moved ||
+	       (d->torch_known && a->result.have_stats &&
+		!is_same_stat(&d->torch_reserved, &a->result.stats.reserved_bytes));
+}
+
+/* An allocator that was not found at all may have anything. */
+static bool claims_are_known(const struct vt_model *model, const struct vt_model_ledger_device *d,
+			     const struct vt_model_allocator *a)
+{
+	if (!a)
+		return model->torch_state != VT_ALLOCATOR_REFUSED || model->allocators.n;
+	return a->exact && !has_moved(d, a);
+}
+
 static void find_rest(struct vt_model *model, struct vt_model_ledger_device *d)
 {
 	const struct vt_model_device *device = vt_model_device(model, d->device);
 	const struct vt_model_allocator *a = allocator_of(model, d->device);
 
-	d->claims_known = !a || a->exact;
+	d->claims_known = claims_are_known(model, d, a);
 	d->found_bytes = 0;
 	for (int i = 0; i < VT_N_CLAIMERS; i++)
 		d->found_bytes += d->claimed[i].bytes;
@@ -554,8 +576,14 @@ static void find_local_memory(struct vt_model_ledger_device *d)
 static void check_sum(struct vt_model *model, const struct vt_model_ledger_device *d)
 {
 	const struct vt_model_device *device = vt_model_device(model, d->device);
+	const struct vt_model_allocator *a = allocator_of(model, d->device);
 	char found[VT_NUM_MAX], used[VT_NUM_MAX];
 
+	if (a && a->exact && !d->claims_known)
+		vt_model_diag(
+			model, VT_DIAG_NOTE, VT_STAGE_CUDA, "ledger-moved",
+			"GPU %d: what other libraries allocated is not shown: PyTorch got or gave back memory while it was listed%s",
+			d->device, vt_try_again(model));
 	if (!device || !device->have_memory || d->found_bytes <= device->used_bytes)
 		return;
 	vt_model_diag(

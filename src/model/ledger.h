@@ -15,6 +15,7 @@
 #include "base/vec.h"
 #include "vramtap/libpools.h"
 #include "vramtap/ranges.h"
+#include "vramtap/torch.h"
 
 struct vt_model;
 
@@ -73,12 +74,19 @@ struct vt_model_ledger_device {
 	bool graph_known;
 	uint64_t graph_used_bytes, graph_reserved_bytes;
 	bool moved; /* the device's used memory was another one after the ranges were found */
+	/*
+	 * PyTorch's counter of what it has reserved here, read just before the ranges were asked
+	 * for; torch_moved: it was another one after that.
+	 */
+	bool torch_known, torch_moved;
+	struct vt_torch_stat torch_reserved;
 	/* filled by account: */
 	struct vt_model_line claimed[VT_N_CLAIMERS];
 	struct vt_model_line kinds[VT_N_RANGE_KINDS]; /* what nobody claims */
 	struct vt_model_line shareable;               /* of VT_RANGE_MAPPED: made to be shared */
 	struct vt_model_line recorded;                /* of VT_RANGE_DEVICE: the recorder saw it */
-	bool claims_known; /* PyTorch has no memory here, or all its blocks are known */
+	/* PyTorch has no memory here, or all its blocks are known, at the moment of the ranges */
+	bool claims_known;
 	/* In the claimer's books: no range of the driver is there. */
 	uint64_t unmapped_bytes[VT_N_CLAIMERS];
 	uint64_t found_bytes; /* all that counts */

@@ -282,6 +282,48 @@ static void test_moved(void **state)
 	vt_model_deinit(&model);
 }
 
+static bool is_claim_known(struct vt_torch_stat before, bool moved, struct vt_torch_stat listed)
+{
+	struct vt_model_ledger_device *d;
+	struct vt_model model;
+	bool known, said = false;
+
+	assert_true(report_model_fill(&model, "ledger"));
+	d = &model.ledger.devices.data[0];
+	d->torch_known = true;
+	d->torch_reserved = before;
+	d->torch_moved = moved;
+	model.allocators.data[0].result.have_stats = true;
+	model.allocators.data[0].result.stats.reserved_bytes = listed;
+	assert_true(vt_model_account(&model));
+	known = first(&model)->claims_known;
+	for (size_t i = 0; i < model.diags.n; i++)
+		said = said || !strcmp(model.diags.data[i].code, "ledger-moved");
+	assert_int_equal(said, model.allocators.data[0].exact && !known);
+	vt_model_deinit(&model);
+	return known;
+}
+
+/* A segment that PyTorch got between its list and the ranges would be called raw memory. */
+static void test_pytorch_moved(void **state)
+{
+	const struct vt_torch_stat stat = { 90 * MIB, 100 * MIB, 200 * MIB, 110 * MIB },
+				   later = { 90 * MIB, 100 * MIB, 220 * MIB, 130 * MIB };
+	struct vt_model model;
+
+	(void)state;
+	assert_true(is_claim_known(stat, false, stat));
+	assert_false(is_claim_known(stat, true, stat));
+	assert_false(is_claim_known(stat, false, later));
+
+	/* An allocator that was not found has some of it. */
+	begin(&model);
+	model.torch_state = VT_ALLOCATOR_REFUSED;
+	assert_true(vt_model_account(&model));
+	assert_false(first(&model)->claims_known);
+	vt_model_deinit(&model);
+}
+
 /* The kernel driver's count of the process tells its contexts from others; only if it fits. */
 static void test_own_rest(void **state)
 {
@@ -493,6 +535,7 @@ int main(void)
 		cmocka_unit_test(test_devices),        cmocka_unit_test(test_no_mappings),
 		cmocka_unit_test(test_partial_claims), cmocka_unit_test(test_released_segment),
 		cmocka_unit_test(test_inexact),        cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_pytorch_moved),
 		cmocka_unit_test(test_own_rest),       cmocka_unit_test(test_unknown_pools),
 		cmocka_unit_test(test_pool_twice),     cmocka_unit_test(test_overlaps),
 		cmocka_unit_test(test_nonsense),       cmocka_unit_test(test_many),
