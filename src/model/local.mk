@@ -10,6 +10,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/flight.c src/model/flight.h \
 	src/model/flight_load.c \
 	src/model/flight_out.c \
+	src/model/growth.h \
 	src/model/headline.c \
 	src/model/ledger.c src/model/ledger.h \
 	src/model/jax.c src/model/jax.h \

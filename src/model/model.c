@@ -44,6 +44,7 @@ void vt_model_deinit(struct vt_model *model)
 	vt_vec_deinit(&model->collectives.groups);
 	vt_vec_deinit(&model->threads);
 	vt_vec_deinit(&model->thread_groups);
+	vt_vec_deinit(&model->growth.items);
 	vt_vec_deinit(&model->diags);
 	vt_vec_deinit(&model->headlines);
 	vt_arena_deinit(&model->arena);
@@ -336,4 +337,16 @@ const char *vt_try_again(const struct vt_model *model)
 	return model->core.path ? "" :
 	       model->held_by   ? "; let it run for a moment and try again" :
 				  "; run it again";
+}
+
+const char *vt_grown_by_name(unsigned int by)
+{
+	static const char *const names[VT_N_GROWN_BY] = {
+		[VT_GROWN_LINE] = "line",
+		[VT_GROWN_SITE] = "site",
+		[VT_GROWN_SIZE] = "size",
+		[VT_GROWN_OWNER] = "owner",
+	};
+
+	return names[by < VT_N_GROWN_BY ? by : VT_GROWN_SIZE];
 }

@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "vramtap/torch.h"
 #include "model/doing.h"
+#include "model/growth.h"
 #include "model/ledger.h"
 #include "model/jax.h"
 #include "model/libpools.h"
@@ -611,6 +612,7 @@ struct vt_model {
 	bool gil_holder_missing; /* a GIL is held, but none of the threads holds it */
 	bool no_stop;            /* the caller forbade stopping threads */
 	const char *held_by;     /* ours: "gdb" held the process throughout; NULL: nothing did */
+	struct vt_model_growth growth; /* in the looks that this report is the last of */
 	VT_VEC(struct vt_diag) diags;
 	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */
 	struct vt_model_timing timing;

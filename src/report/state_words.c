@@ -58,7 +58,7 @@ const char *vt_range_kind_label(unsigned int kind)
 		[VT_RANGE_DEVICE] = "raw cudaMalloc, unattributed",
 		[VT_RANGE_MAPPED] = "raw cuMemMap, unattributed",
 		[VT_RANGE_POOL] = "cudaMallocAsync pools",
-		[VT_RANGE_MANAGED] = "managed",
+		[VT_RANGE_MANAGED] = "managed memory",
 		[VT_RANGE_HOST] = "pinned host memory",
 		[VT_RANGE_DATA] = "data of GPU code",
 		[VT_RANGE_ARRAY] = "arrays, textures",

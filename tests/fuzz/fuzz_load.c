@@ -159,7 +159,7 @@ static void use(const struct vt_model *before, const struct vt_model *after)
 	fuzz_check(!vt_diff_write_text(&diff, &what, &options, out), "no text");
 	fuzz_check(!vt_diff_write_json(&diff, out), "no JSON");
 	vt_diff_deinit(&diff);
-	for (int by = VT_GROWTH_BY_SITE; by <= VT_GROWTH_BY_OWNER; by++) {
+	for (int by = VT_GROWTH_BY_SITE; by <= VT_GROWTH_BY_LINE; by++) {
 		vt_growth_init(&growth, (enum vt_growth_by)by);
 		fuzz_check(vt_growth_add(&growth, before) && vt_growth_add(&growth, after),
 			   "not followed");

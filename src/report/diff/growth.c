@@ -6,6 +6,7 @@
 
 #include "model/place.h"
 #include "report/diff/keepers.h"
+#include "report/diff/lines.h"
 
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by)
 {
@@ -27,8 +28,23 @@ bool vt_growth_has_owners(const struct vt_model *model)
 	return owners->state == VT_OWNERS_READ && owners->whole && !owners->ran;
 }
 
+/* After a fault the driver tells less of kinds: such a ledger is compared with its like. */
+static bool has_lines(const struct vt_growth *growth, const struct vt_model *model)
+{
+	bool any = false;
+
+	if (!vt_lines_are_whole(model) ||
+	    (growth->looks && model->ledger.by_attributes != growth->by_attributes))
+		return false;
+	for (size_t i = 0; i < model->ledger.devices.n; i++)
+		any = any || model->ledger.devices.data[i].claims_known;
+	return any;
+}
+
 bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *model)
 {
+	if (growth->by == VT_GROWTH_BY_LINE)
+		return has_lines(growth, model);
 	if (growth->by == VT_GROWTH_BY_SITE && !model->block_traces)
 		return false;
 	if (growth->by == VT_GROWTH_BY_OWNER && !vt_growth_has_owners(model))
@@ -81,6 +97,8 @@ static uint64_t hash_of(const struct vt_growth *growth, const struct vt_growth_s
 		return vt_place_hash(key->title);
 	if (growth->by == VT_GROWTH_BY_OWNER)
 		return vt_keeper_hash(key->variable, key->category);
+	if (growth->by == VT_GROWTH_BY_LINE)
+		return (uint64_t)(uint32_t)key->device * VT_N_LINES + key->line;
 	return (key->stream ^ (uint64_t)key->device << 56) * UINT64_C(0x9e3779b97f4a7c15) ^
 	       key->size * UINT64_C(0xc2b2ae3d27d4eb4f);
 }
@@ -92,6 +110,8 @@ static bool is_same_source(const struct vt_growth *growth, const struct vt_growt
 		return vt_place_equal(a->title, b->title);
 	if (growth->by == VT_GROWTH_BY_OWNER)
 		return a->category == b->category && !strcmp(a->variable, b->variable);
+	if (growth->by == VT_GROWTH_BY_LINE)
+		return a->device == b->device && a->line == b->line;
 	return a->device == b->device && a->stream == b->stream && a->size == b->size;
 }
 
@@ -155,6 +175,7 @@ static bool count(struct vt_growth *growth, const struct vt_growth_source *key, 
 	}
 	(*now)[i].bytes += bytes;
 	(*now)[i].blocks += blocks;
+	source->seen += source->look != growth->looks;
 	source->look = growth->looks;
 	return true;
 }
@@ -181,6 +202,28 @@ static bool count_owners(struct vt_growth *growth, const struct vt_model *model,
 	return ok;
 }
 
+/* Lines of 0, too: they are known. */
+static bool count_lines(struct vt_growth *growth, const struct vt_model *model,
+			struct vt_model_amount **now, size_t *room)
+{
+	bool ok = true;
+
+	for (size_t i = 0; i < model->ledger.devices.n; i++) {
+		const struct vt_model_ledger_device *d = &model->ledger.devices.data[i];
+
+		for (unsigned int line = 0; line < VT_N_LINES && ok; line++) {
+			struct vt_model_amount amount;
+
+			if (vt_line_amount(model, d, line, &amount))
+				ok = count(growth,
+					   &(struct vt_growth_source){ .device = d->device,
+								       .line = line },
+					   amount.bytes, amount.blocks, now, room);
+		}
+	}
+	return ok;
+}
+
 static bool count_all(struct vt_growth *growth, const struct vt_model *model,
 		      struct vt_model_amount **now, size_t *room)
 {
@@ -188,6 +231,8 @@ static bool count_all(struct vt_growth *growth, const struct vt_model *model,
 
 	if (growth->by == VT_GROWTH_BY_OWNER)
 		return count_owners(growth, model, now, room);
+	if (growth->by == VT_GROWTH_BY_LINE)
+		return count_lines(growth, model, now, room);
 	for (size_t i = 0; i < model->sites.n && ok && growth->by == VT_GROWTH_BY_SITE; i++)
 		ok = count(growth,
 			   &(struct vt_growth_source){ .title = model->sites.data[i].title },
@@ -224,7 +269,8 @@ static void count_untraced(struct vt_growth *growth, const struct vt_model *mode
 static void compare(const struct vt_growth *growth, struct vt_growth_source *source,
 		    const struct vt_model_amount *now)
 {
-	if (growth->looks == 1)
+	/* A line that is not known is not 0. */
+	if (growth->looks == 1 || (growth->by == VT_GROWTH_BY_LINE && source->seen == 1))
 		source->first = source->last = *now;
 	source->change = (int64_t)(now->bytes - source->last.bytes);
 	if (source->change > 0) {
@@ -233,6 +279,7 @@ static void compare(const struct vt_growth *growth, struct vt_growth_source *sou
 
 		source->replaced += all - rise;
 		source->rises += rise > 0;
+		source->rose_at = rise ? source->seen : source->rose_at;
 		source->taken += rise;
 		source->largest = rise > source->largest ? rise : source->largest;
 	} else if (source->change < 0) {
@@ -249,13 +296,19 @@ bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model)
 	size_t room = 0;
 	bool ok;
 
-	growth->looks++;
+	if (!growth->looks++)
+		growth->by_attributes = model->ledger.by_attributes;
 	count_untraced(growth, model);
 	ok = count_all(growth, model, &now, &room);
 	for (size_t i = 0; i < growth->sources.n && ok; i++) {
 		struct vt_growth_source *source = &growth->sources.data[i];
 
-		compare(growth, source, source->look == growth->looks ? &now[i] : &nothing);
+		if (source->look == growth->looks)
+			compare(growth, source, &now[i]);
+		else if (growth->by != VT_GROWTH_BY_LINE)
+			compare(growth, source, &nothing);
+		else
+			source->change = 0;
 	}
 	free(now);
 	return ok;
@@ -277,18 +330,42 @@ static bool only_grows(const struct vt_growth *growth, const struct vt_growth_so
 	       !is_jump(source->taken, source);
 }
 
-bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_source *source)
+static bool keeps_growing(const struct vt_growth_source *source, size_t looks)
 {
-	if (growth->by == VT_GROWTH_BY_OWNER)
-		return only_grows(growth, source);
-
 	uint64_t net = less(source->taken, source->given);
-	bool enough = growth->looks >= VT_GROWTH_LOOKS;
-	bool often = source->rises * 2 > growth->looks - 1 ||
+	bool enough = looks >= VT_GROWTH_LOOKS;
+	bool often = source->rises * 2 > looks - 1 ||
 		     (!source->falls && source->rises >= VT_GROWTH_RISES);
 	bool kept = source->given <= source->taken / VT_GROWTH_GIVEN_BACK;
 
 	return enough && often && kept && !is_jump(net, source);
+}
+
+/* Both what is in use of a pool and what is kept are parts of what is held. */
+static bool is_told_by_a_part(const struct vt_growth *growth, const struct vt_growth_source *source)
+{
+	unsigned int kind = source->line % VT_N_LIBPOOL_KINDS;
+
+	if (source->line < VT_LINE_HELD || source->line >= VT_LINE_KINDS)
+		return false;
+	for (size_t i = 0; i < growth->sources.n; i++) {
+		const struct vt_growth_source *part = &growth->sources.data[i];
+
+		if (part->device == source->device && part->line < VT_LINE_HELD &&
+		    part->line % VT_N_LIBPOOL_KINDS == kind && keeps_growing(part, part->seen))
+			return true;
+	}
+	return false;
+}
+
+bool vt_growth_is_growing(const struct vt_growth *growth, const struct vt_growth_source *source)
+{
+	if (growth->by == VT_GROWTH_BY_OWNER)
+		return only_grows(growth, source);
+	if (growth->by == VT_GROWTH_BY_LINE)
+		return keeps_growing(source, source->seen) &&
+		       source->rose_at * 3 > source->seen * 2 && !is_told_by_a_part(growth, source);
+	return keeps_growing(source, growth->looks);
 }
 
 int64_t vt_growth_grown(const struct vt_growth_source *source)

@@ -3,7 +3,9 @@
  * Finds the sources whose memory grows, from a series of looks at one process. A source is a site
  * if backtraces are recorded; otherwise all blocks in use of one size on one stream. A look counts
  * only if every allocator in it is exact. A source may also be an owner: a variable that holds
- * blocks for one purpose (keepers.h). Its looks are fewer, as they cost more.
+ * blocks for one purpose (keepers.h). Its looks are fewer, as they cost more. And a source may be a line of
+ * the ledger (lines.h): memory that is not PyTorch's. A line that is not known for certain in a
+ * look is left out of that look.
  *
  * A source grows if all these conditions hold:
  *
@@ -16,6 +18,10 @@
  * For an owner, these have to hold: it was there in 5 looks at owners, rose in more than half of
  * the intervals since it first appeared, never fell, and it is no jump. A variable that only grows
  * is what a leak in a list or a dict is.
+ *
+ * For a line, the conditions are those of a place over the looks in which it was known, and one
+ * more: it rose in the last third of them. A library that loads code or fills a pool in the first
+ * minutes is no leak.
  *
  * Blocks that are older than the recording have no backtrace; the blocks that replace them do. So a
  * rise counts only as far as it exceeds the decrease of blocks without a backtrace in that interval
@@ -36,11 +42,12 @@
 #define VT_GROWTH_JUMP 4
 #define VT_GROWTH_MAX_SOURCES 100000
 
-enum vt_growth_by { VT_GROWTH_BY_SITE, VT_GROWTH_BY_SIZE, VT_GROWTH_BY_OWNER };
+enum vt_growth_by { VT_GROWTH_BY_SITE, VT_GROWTH_BY_SIZE, VT_GROWTH_BY_OWNER, VT_GROWTH_BY_LINE };
 
 struct vt_growth_source {
 	const struct vt_model_frame *title; /* of a site; NULL: traces without a frame */
-	int device;                         /* of a size: */
+	unsigned int line;                  /* of the ledger (lines.h) */
+	int device;                         /* of a line; of a size: */
 	uint64_t stream, size;
 	const char *variable, *path; /* of an owner, with the category: see struct vt_keeper */
 	enum vt_category category;
@@ -54,6 +61,8 @@ struct vt_growth_source {
 	uint64_t replaced; /* bytes of rises that do not count */
 	size_t look;       /* the last look that has it */
 	size_t born;       /* the first one */
+	size_t seen;       /* looks that have it */
+	size_t rose_at;    /* what seen was when it rose last */
 };
 
 struct vt_growth {
@@ -64,6 +73,7 @@ struct vt_growth {
 	size_t looks;
 	uint64_t untraced, fell[2]; /* bytes without a backtrace; decrease in two intervals */
 	bool cut;                   /* there are more sources than are tracked */
+	bool by_attributes;         /* by line: what the driver told of kinds in the first look */
 };
 
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by);
@@ -72,7 +82,7 @@ void vt_growth_deinit(struct vt_growth *growth);
 /* Whether owners of model can be compared: it has all of them, of one moment. */
 bool vt_growth_has_owners(const struct vt_model *model);
 
-/* Whether model can be a look: it is exact and has the backtraces or owners that are compared. */
+/* Whether model can be a look: it is exact and has what is compared: backtraces, owners, ledger. */
 bool vt_growth_is_look(const struct vt_growth *growth, const struct vt_model *model);
 
 /* Adds a look. False when out of memory: growth is then unusable. */

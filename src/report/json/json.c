@@ -13,6 +13,7 @@
 #include "model/usage_json.h"
 #include "json/out.h"
 #include "report/json/ledger.h"
+#include "report/json/growth.h"
 #include "report/json/jax.h"
 #include "report/json/libpools.h"
 #include "report/json/owners.h"
@@ -848,6 +849,7 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	vt_json_libpools(json, model);
 	vt_json_jax(json, model);
 	vt_json_ledger(json, model);
+	vt_json_growth(json, model);
 	write_threads(json, model);
 	write_thread_groups(json, model);
 	write_torch(json, model);

@@ -13,6 +13,7 @@
 #include "report/diff/diff.h"
 #include "report/diff/growth.h"
 #include "report/diff/keepers.h"
+#include "report/diff/lines.h"
 #include "unit/report/report_models.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -631,6 +632,90 @@ static void test_looks_at_owners(void **state)
 	vt_growth_deinit(&growth);
 }
 
+/* ---- lines of the ledger ---- */
+
+struct line_look {
+	int raw, pool; /* MiB */
+	bool not_whole, unknown, after_fault, pools_unknown;
+};
+
+static void build_ledger(struct vt_model *model, const struct line_look *look)
+{
+	struct vt_model_ledger_device *d;
+
+	vt_model_init(model);
+	d = report_add_ledger(model, 0);
+	d->claims_known = !look->unknown;
+	d->kinds[VT_RANGE_DEVICE] =
+		(struct vt_model_line){ .bytes = (uint64_t)look->raw * MIB, .ranges = 1 };
+	d->kinds[VT_RANGE_POOL] = (struct vt_model_line){ .bytes = (uint64_t)look->pool * MIB };
+	model->ledger.whole = !look->not_whole;
+	model->ledger.by_attributes = look->after_fault;
+	model->ledger.pools_asked = !look->pools_unknown;
+}
+
+/* Which lines grow, as the code of the largest ("" none); the others must not. */
+static const char *line_that_grows(const struct line_look *looks, size_t n, char name[64])
+{
+	struct vt_growth growth;
+	struct vt_model model;
+	size_t order[VT_N_LINES];
+
+	name[0] = 0;
+	vt_growth_init(&growth, VT_GROWTH_BY_LINE);
+	for (size_t i = 0; i < n; i++) {
+		bool counts = !looks[i].not_whole && !looks[i].unknown && !looks[i].after_fault;
+
+		build_ledger(&model, &looks[i]);
+		assert_int_equal(vt_growth_is_look(&growth, &model), counts);
+		if (counts)
+			assert_true(vt_growth_add(&growth, &model));
+		vt_model_deinit(&model);
+	}
+	assert_true(growth.sources.n <= VT_N_LINES);
+	if (vt_growth_order(&growth, order)) {
+		struct vt_str text = { 0 };
+
+		assert_int_equal(vt_growth_order(&growth, order), 1);
+		vt_line_add_name(&text, growth.sources.data[order[0]].line);
+		snprintf(name, 64, "%s", vt_str_get(&text));
+		vt_str_deinit(&text);
+	}
+	vt_growth_deinit(&growth);
+	return name;
+}
+
+#define LINE(...)                                                           \
+	line_that_grows((const struct line_look[]){ __VA_ARGS__ },          \
+			sizeof((const struct line_look[]){ __VA_ARGS__ }) / \
+				sizeof(struct line_look),                   \
+			name)
+
+static void test_lines(void **state)
+{
+	char name[64];
+
+	(void)state;
+	assert_string_equal(LINE({ 1 }, { 2 }, { 3 }, { 4 }), "");
+	assert_string_equal(LINE({ 1 }, { 2 }, { 3 }, { 4 }, { 5 }), "device_memory");
+	assert_string_equal(LINE({ 5 }, { 5 }, { 5 }, { 5 }, { 5 }, { 5 }), "");
+	assert_string_equal(LINE({ 1 }, { 9 }, { 1 }, { 9 }, { 1 }, { 9 }), "");
+	assert_string_equal(LINE({ 1 }, { 99 }, { 99 }, { 99 }, { 99 }), "");
+	assert_string_equal(LINE({ 0, 1 }, { 0, 2 }, { 0, 3 }, { 0, 4 }, { 0, 5 }), "pool");
+	/* It fills up, and then stays. */
+	assert_string_equal(LINE({ 1 }, { 2 }, { 3 }, { 4 }, { 5 }, { 6 }, { 6 }, { 6 }, { 6 }),
+			    "");
+	/* What is not known is neither 0 nor a look. */
+	assert_string_equal(LINE({ 0, 1 }, { 0, 2 }, { 0, 0, .pools_unknown = true }, { 0, 3 },
+				 { 0, 4 }, { 0, 5 }),
+			    "pool");
+	assert_string_equal(
+		LINE({ 0, 1 }, { 0, 9, .pools_unknown = true }, { 0, 2 }, { 0, 3 }, { 0, 4 }), "");
+	assert_string_equal(LINE({ 1 }, { 2 }, { 0, .unknown = true }, { 0, .not_whole = true },
+				 { 0, .after_fault = true }, { 3 }, { 4 }, { 5 }),
+			    "device_memory");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -650,6 +735,7 @@ int main(void)
 		cmocka_unit_test(test_paths_are_merged),
 		cmocka_unit_test(test_words_of_growth),
 		cmocka_unit_test(test_looks_at_owners),
+		cmocka_unit_test(test_lines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
