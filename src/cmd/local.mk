@@ -6,6 +6,7 @@ vramtap_SOURCES = \
 	src/cmd/gdb.c \
 	src/cmd/gdb_script.c \
 	src/cmd/layouts.c \
+	src/cmd/grow_lines.c src/cmd/grow_lines.h \
 	src/cmd/main.c \
 	src/cmd/options_core.c src/cmd/options_core.h \
 	src/cmd/options_record.c src/cmd/options_record.h \

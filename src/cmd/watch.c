@@ -17,6 +17,7 @@ enum {
 	KEY_GROW,
 	KEY_EVERY,
 	KEY_NO_OWNERS,
+	KEY_READ_ONLY,
 	KEY_THEN,
 	KEY_EXEC,
 	KEY_TIMEOUT,
@@ -34,14 +35,18 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "grow", KEY_GROW, NULL, 0,
 	  "Memory that is allocated and never freed: read the blocks repeatedly and name the "
-	  "places that allocate more and more; threads are stopped only if the blocks change all "
-	  "the time",
+	  "places that allocate more and more, and which memory outside PyTorch grows; threads are "
+	  "stopped only if the blocks change all the time",
 	  0 },
 	{ "every", KEY_EVERY, "TIME", 0, "With --grow, the time between two looks (default 10s)",
 	  0 },
 	{ "no-owners", KEY_NO_OWNERS, NULL, 0,
 	  "With --grow, do not look for the variables that hold more and more: no look stops the "
 	  "threads for that",
+	  0 },
+	{ "read-only", KEY_READ_ONLY, NULL, 0,
+	  "With --grow, run no code in the process: only PyTorch's memory is compared, not what "
+	  "other libraries allocate",
 	  0 },
 	{ NULL, 0, NULL, 0, "What to do then:", 2 },
 	{ "then", KEY_THEN, "FILE", 0,
@@ -89,6 +94,8 @@ static void check_arguments(struct argp_state *state, struct vt_watch_options *a
 		argp_error(state, "--every goes with --grow");
 	if (args->no_owners && !args->grow)
 		argp_error(state, "--no-owners goes with --grow");
+	if (args->read_only && !args->grow)
+		argp_error(state, "--read-only goes with --grow");
 	if (args->record.given && !args->on_oom)
 		argp_error(state, VT_RECORD_OPTIONS " go with --on-oom");
 	if (args->exec && !args->on_oom)
@@ -122,6 +129,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_NO_OWNERS:
 		args->no_owners = true;
+		return 0;
+	case KEY_READ_ONLY:
+		args->read_only = true;
 		return 0;
 	case KEY_THEN:
 		args->then = arg;

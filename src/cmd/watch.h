@@ -15,6 +15,7 @@ struct vt_watch_options {
 	pid_t pid;
 	bool on_oom, grow;   /* exactly one is set */
 	bool no_owners;      /* --grow: do not look for who holds the blocks */
+	bool read_only;      /* --grow: run no code in the process */
 	uint64_t timeout_ns; /* 0: none */
 	uint64_t every_ns;   /* --grow: time between two reports */
 	const char *then;    /* the file for the reports; NULL none, "-" standard output */

@@ -3,7 +3,9 @@
  * vramtap watch PID --grow. A look reads the allocator, and the backtraces of its blocks, from
  * outside: no code runs in the process, and no thread is stopped. Only when its blocks are never
  * the same for long enough, a look stops the threads while they are copied. Few looks also read
- * who holds the blocks: these stop the threads, too, for some 10 ms.
+ * who holds the blocks: these stop the threads, too, for some 10 ms. And few have the driver list
+ * what other libraries allocated, by the helper inside: this borrows a thread for less than a
+ * millisecond. In a process without PyTorch all looks do, as there is nothing else to compare.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -15,9 +17,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
+#include "cmd/grow_lines.h"
 #include "base/progress.h"
 #include "cmd/watch.h"
 #include "base/format.h"
+#include "report/diff/grown.h"
 #include "report/diff/growth.h"
 #include "report/diff/keepers.h"
 #include "report/state_words.h"
@@ -32,6 +36,9 @@
 #define OWNERS_GAP 2      /* looks from one with owners to the next, for the first 5 */
 #define OWNERS_GAP_GROW 4 /* later, while something grows; else their number doubles */
 #define MAX_OWNERS_FAILED 2
+/* Looks from one with a ledger to the next, when there were enough to tell. */
+#define LEDGER_GAP 4
+#define MAX_LEDGER_FAILED 2
 
 enum {
 	TIME_COLUMNS = 8,
@@ -45,7 +52,7 @@ enum {
 struct grow {
 	const struct vt_watch_options *options;
 	int pidfd; /* -1: this kernel has none (before 5.3) */
-	struct vt_growth sites, sizes, owners;
+	struct vt_growth sites, sizes, owners, lines;
 	struct vt_model model;  /* of the last look that was exact */
 	uint64_t looks, failed; /* exact ones, and the others */
 	uint64_t first_ns, last_ns;
@@ -53,8 +60,13 @@ struct grow {
 	uint64_t first_bytes, bytes; /* in use: of the first look, of the last */
 	uint64_t owners_at;          /* looks that had been when owners were last read */
 	unsigned int owners_failed;
-	double stopped_ms;
-	uint64_t on_ns; /* for how long recording had been on at the last look */
+	uint64_t ledger_at; /* looks that had been when the ledger was last compared */
+	unsigned int ledger_failed;
+	uint64_t lines_ns[2]; /* when a ledger was first there, and last */
+	bool without_torch;   /* the last look had no allocator of PyTorch */
+	double stopped_ms, borrowed_ms;
+	uint64_t inside; /* looks that ran code in the process */
+	uint64_t on_ns;  /* for how long recording had been on at the last look */
 	bool said_unrecorded, said_samples;
 	char why[256]; /* of the last look that failed */
 };
@@ -73,12 +85,13 @@ static bool has_ended(const struct grow *g)
 
 /* ---- a look ---- */
 
-static bool is_exact(const struct vt_model *model)
+/* A process without PyTorch's allocator has a ledger to compare. */
+static bool is_exact(const struct grow *g, const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->allocators.n; i++)
 		if (!model->allocators.data[i].exact)
 			return false;
-	return model->allocators.n > 0;
+	return model->allocators.n > 0 || vt_growth_is_look(&g->lines, model);
 }
 
 /* Only then it helps that nothing changes. */
@@ -90,17 +103,28 @@ static bool is_unstable(const struct vt_model *model)
 	return false;
 }
 
-static struct vt_error *read_once(const struct grow *g, bool stop, bool owners,
+/* What a look does besides reading the blocks. */
+struct extras {
+	bool owners, ledger;
+};
+
+static struct vt_error *read_once(const struct grow *g, bool stop, struct extras extras,
 				  struct vt_model *model)
 {
 	struct vt_subject subject = { .origin = &vt_origin_process, .pid = g->options->pid };
 	uint64_t budget = g->options->every_ns / 4;
 	struct vt_collect_options options = {
-		.touch = stop ? VT_TOUCH_STOP : VT_TOUCH_NOTHING,
+		.touch = extras.ledger ? VT_TOUCH_INSIDE :
+			 stop          ? VT_TOUCH_STOP :
+					 VT_TOUCH_NOTHING,
 		.want = VT_WANT_MEMORY,
-		.owners = owners,
-		/* only the report that is saved tells it, and that has owners */
-		.usage_elsewhere = !owners,
+		.owners = extras.owners,
+		.ledger = extras.ledger,
+		/*
+		 * Only the report that is saved tells it, and that has owners; and the ledger takes
+		 * the rest of the process from it.
+		 */
+		.usage_elsewhere = !extras.owners && !extras.ledger,
 		.budget_ns = budget < MIN_BUDGET_NS ? MIN_BUDGET_NS :
 			     budget > BUDGET_NS     ? BUDGET_NS :
 						      budget,
@@ -110,23 +134,64 @@ static struct vt_error *read_once(const struct grow *g, bool stop, bool owners,
 	return vt_collect_report(&subject, &options, model);
 }
 
-static void remember_why(struct grow *g, const struct vt_model *model)
+static const char *missing(const struct vt_model *model, enum vt_stage stage)
 {
-	const char *state = vt_allocator_state_words(model->torch_state), *why = NULL;
-
-	for (size_t i = 0; i < model->diags.n && !why; i++)
+	for (size_t i = 0; i < model->diags.n; i++)
 		if (model->diags.data[i].level == VT_DIAG_MISSING &&
-		    model->diags.data[i].stage == VT_STAGE_TORCH)
-			why = model->diags.data[i].text;
-	snprintf(g->why, sizeof(g->why), "%s",
-		 why   ? why :
-		 state ? state :
-			 "no allocator of PyTorch was found");
+		    model->diags.data[i].stage == stage)
+			return model->diags.data[i].text;
+	return NULL;
+}
+
+/* Why a look that was to have a ledger has none that can be compared; NULL: there is no reason. */
+static const char *why_no_ledger(const struct vt_model *model)
+{
+	const char *why = missing(model, VT_STAGE_INJECT);
+
+	why = why ? why : missing(model, VT_STAGE_CUDA);
+	if (why)
+		return why;
+	if (!model->process.uses_cuda)
+		return "it does not use CUDA";
+	if (!model->ledger.known)
+		return "it has no CUDA context";
+	return model->ledger.whole ? NULL : "the driver did not list all allocations in time";
+}
+
+static void remember_why(struct grow *g, const struct vt_model *model, bool ledger)
+{
+	const char *state = vt_allocator_state_words(model->torch_state),
+		   *why = missing(model, VT_STAGE_TORCH), *no_ledger = NULL;
+
+	if (ledger && !model->allocators.n)
+		no_ledger = why_no_ledger(model);
+	if (why || !state)
+		snprintf(g->why, sizeof(g->why), "%s",
+			 why       ? why :
+			 no_ledger ? no_ledger :
+				     "no allocator of PyTorch was found");
+	else
+		snprintf(g->why, sizeof(g->why), "PyTorch's allocator is %s%s%s", state,
+			 no_ledger ? ", and what else the process allocated cannot be listed: " :
+				     "",
+			 no_ledger ? no_ledger : "");
 }
 
 static bool anything_grows(const struct grow *g)
 {
 	return vt_growth_most(&g->sites) || vt_growth_most(&g->sizes) || vt_growth_most(&g->owners);
+}
+
+/*
+ * A ledger costs a moment of one thread. Each of the first looks has one, until there are enough to
+ * tell, and then every fourth; in a process without PyTorch each.
+ */
+static bool ledger_is_due(const struct grow *g)
+{
+	if (g->options->read_only || g->ledger_failed >= MAX_LEDGER_FAILED)
+		return false;
+	return g->without_torch || g->lines.looks < VT_GROWTH_LOOKS ||
+	       g->looks + 1 - g->ledger_at >= LEDGER_GAP;
 }
 
 /*
@@ -137,7 +202,7 @@ static bool owners_are_due(const struct grow *g)
 {
 	uint64_t since = g->looks - g->owners_at;
 
-	if (g->options->no_owners || g->owners_failed >= MAX_OWNERS_FAILED)
+	if (g->options->no_owners || g->owners_failed >= MAX_OWNERS_FAILED || g->without_torch)
 		return false;
 	if (!g->owners.looks)
 		return true;
@@ -147,15 +212,17 @@ static bool owners_are_due(const struct grow *g)
 }
 
 /* VT_ERR_GONE: the process ended. */
-static struct vt_error *collect_look(struct grow *g, bool owners, struct vt_model *model)
+static struct vt_error *collect_look(struct grow *g, struct extras extras, struct vt_model *model)
 {
-	struct vt_error *err = read_once(g, owners, owners, model);
+	struct vt_error *err = read_once(g, extras.owners, extras, model);
 
-	if (!err && !owners && is_unstable(model)) {
+	if (!err && !extras.owners && is_unstable(model)) {
 		vt_model_deinit(model);
-		err = read_once(g, true, false, model);
+		err = read_once(g, true, (struct extras){ .ledger = extras.ledger }, model);
 	}
 	g->stopped_ms += err ? 0 : model->timing.stopped_ms;
+	g->borrowed_ms += err ? 0 : model->timing.borrowed_us / 1000;
+	g->inside += !err && model->timing.borrowed_tid;
 	/* Another process may have its number by now. */
 	if (!err && has_ended(g))
 		err = vt_error_create(VT_ERR_GONE, "the process ended");
@@ -172,6 +239,8 @@ static uint64_t in_use(const struct vt_model *model)
 
 	for (size_t i = 0; i < model->allocators.n; i++)
 		bytes += model->allocators.data[i].allocated_bytes;
+	for (size_t i = 0; !model->allocators.n && i < model->ledger.devices.n; i++)
+		bytes += model->ledger.devices.data[i].found_bytes;
 	return bytes;
 }
 
@@ -187,21 +256,11 @@ static void add_clock(struct vt_line *line, const struct timespec *when)
 	vt_line_pad(line, TIME_COLUMNS);
 }
 
-static void add_size_label(struct vt_str *text, const struct vt_growth_source *place)
-{
-	char size[VT_NUM_MAX];
-
-	vt_str_addf(text, "blocks of %s on GPU %d", vt_format_size(size, place->size),
-		    place->device);
-	if (place->stream)
-		vt_str_addf(text, ", stream 0x%llx", (unsigned long long)place->stream);
-}
-
 static void add_label(struct vt_line *line, const struct vt_growth *growth,
 		      const struct vt_growth_source *place, struct vt_str *text)
 {
 	if (growth->by == VT_GROWTH_BY_SIZE) {
-		add_size_label(text, place);
+		vt_grown_add_size(text, place);
 	} else if (!place->title) {
 		vt_str_add(text, "(a thread that ran no Python)");
 	} else {
@@ -224,7 +283,7 @@ static struct vt_error *print_title(const struct grow *g)
 		return NULL;
 	vt_line_init(&line, stdout, &g->options->output.writer);
 	vt_line_cell(&line, VT_DIM, "time", TIME_COLUMNS, VT_CUT_END);
-	vt_line_right(&line, VT_DIM, "in use", SIZE_COLUMNS + 1);
+	vt_line_right(&line, VT_DIM, g->without_torch ? "allocated" : "in use", SIZE_COLUMNS + 1);
 	vt_line_right(&line, VT_DIM, "change", CHANGE_COLUMNS);
 	vt_line_right(&line, VT_DIM, "in all", CHANGE_COLUMNS);
 	vt_line_add(&line, VT_DIM, "  grows, or rose most");
@@ -256,15 +315,38 @@ static bool add_owner(struct vt_line *line, const struct grow *g)
 	return true;
 }
 
+/* What is not PyTorch's; without PyTorch there is nothing else to name. */
+static bool add_ledger_line(struct vt_line *line, const struct grow *g)
+{
+	const struct vt_growth_source *most = vt_growth_most(&g->lines);
+	const struct vt_growth_source *latest =
+		!most && g->without_torch ? vt_grow_latest_line(&g->lines) : NULL;
+	struct vt_str text = { 0 };
+
+	if (!most && !latest)
+		return false;
+	vt_str_add(&text, "  ");
+	if (most)
+		vt_grow_add_line(&text, most, vt_growth_grown(most));
+	else
+		vt_grow_add_line(&text, latest, latest->change);
+	vt_str_add(&text, most ? " in all" : "");
+	vt_line_add(line, most ? VT_BOLD : VT_DIM, vt_str_get(&text));
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+	return most;
+}
+
 static void add_place(struct vt_line *line, const struct grow *g)
 {
 	const struct vt_growth *growth = telling(g);
 	const struct vt_growth_source *most = vt_growth_most(growth),
 				      *place = most ? most : vt_growth_latest(growth);
+	bool owner = add_owner(line, g), outside = add_ledger_line(line, g);
 	char number[VT_NUM_MAX];
 	struct vt_str text = { 0 };
 
-	if (add_owner(line, g) && growth->by == VT_GROWTH_BY_SIZE)
+	if (g->without_torch || (owner && growth->by == VT_GROWTH_BY_SIZE) || (outside && !most))
 		return;
 	if (!place || growth->looks < 2)
 		return;
@@ -337,6 +419,11 @@ static double hours(const struct grow *g)
 	       3600;
 }
 
+static double line_seconds(const struct grow *g)
+{
+	return (double)(g->lines_ns[1] - g->lines_ns[0]) / VT_NS_PER_S;
+}
+
 static void print_place(struct vt_line *line, const struct grow *g,
 			const struct vt_growth_source *place, int label_columns)
 {
@@ -348,7 +435,7 @@ static void print_place(struct vt_line *line, const struct grow *g,
 	if (telling(g)->by == VT_GROWTH_BY_SITE) {
 		vt_text_site(line, place->title, label_columns);
 	} else {
-		add_size_label(&text, place);
+		vt_grown_add_size(&text, place);
 		vt_line_cell(line, VT_BOLD, vt_str_get(&text), label_columns, VT_CUT_END);
 	}
 	vt_line_right(line, VT_PLAIN, vt_format_change(number, grown), CHANGE_COLUMNS);
@@ -458,12 +545,27 @@ static void add_owners_verdict(const struct grow *g, size_t n, struct vt_str *te
 	vt_str_add(text, ". ");
 }
 
-static void add_verdict(const struct grow *g, size_t n, size_t n_owners, struct vt_str *text)
+static void add_nothing_outside(const struct grow *g, struct vt_str *text)
+{
+	if (g->lines.looks < VT_GROWTH_LOOKS)
+		vt_str_addf(text, "Too few looks to find growth: %zu of at least %d.",
+			    g->lines.looks, VT_GROWTH_LOOKS);
+	else
+		vt_str_add(
+			text,
+			"Nothing grows: no kind of memory is allocated again and again without being freed.");
+}
+
+static void add_verdict(const struct grow *g, size_t n, size_t n_others, struct vt_str *text)
 {
 	const char *what = telling(g)->by == VT_GROWTH_BY_SITE ? "place" : "size";
 
-	if (!n && n_owners)
+	if (!n && n_others)
 		return;
+	if (!telling(g)->looks) {
+		add_nothing_outside(g, text);
+		return;
+	}
 	if (n)
 		vt_str_addf(text,
 			    "%zu %s%s: memory is allocated there again and again, and not freed.",
@@ -472,7 +574,10 @@ static void add_verdict(const struct grow *g, size_t n, size_t n_owners, struct 
 		vt_str_addf(text, "Too few looks to find growth: %zu of at least %d.",
 			    telling(g)->looks, VT_GROWTH_LOOKS);
 	else
-		vt_str_add(text, "Nothing grows: no place keeps allocating without freeing.");
+		vt_str_addf(text, "Nothing grows: no place keeps allocating without freeing%s.",
+			    g->lines.looks < VT_GROWTH_LOOKS ?
+				    "" :
+				    ", and no memory outside PyTorch does");
 }
 
 static bool any_replaced(const struct vt_growth *growth)
@@ -488,7 +593,9 @@ static void add_cost(const struct grow *g, struct vt_str *text)
 {
 	char now[VT_NUM_MAX], change[VT_NUM_MAX], age[VT_NUM_MAX], ms[VT_NUM_MAX];
 
-	vt_str_addf(text, " In use %s, %s in %s; %" PRIu64 " looks", vt_format_size(now, g->bytes),
+	vt_str_addf(text, "%s%s %s, %s in %s; %" PRIu64 " looks",
+		    text->n && vt_str_get(text)[text->n - 1] != ' ' ? " " : "",
+		    g->without_torch ? "Allocated" : "In use", vt_format_size(now, g->bytes),
 		    vt_format_change(change, (int64_t)(g->bytes - g->first_bytes)),
 		    vt_format_age(age, (double)(g->last_ns - g->first_ns) / VT_NS_PER_S),
 		    g->looks + g->failed);
@@ -503,6 +610,16 @@ static void add_cost(const struct grow *g, struct vt_str *text)
 		vt_str_add(
 			text,
 			" Memory that replaced blocks without a backtrace does not count as growth.");
+	if (g->inside)
+		vt_str_addf(text,
+			    " For the list of all allocations a thread was borrowed in %" PRIu64
+			    " looks, for %s in all.",
+			    g->inside, vt_format_ms(ms, g->borrowed_ms));
+	if (g->lines.looks && g->lines.looks < VT_GROWTH_LOOKS && !g->without_torch)
+		vt_str_addf(
+			text,
+			" Memory outside PyTorch could be compared in %zu looks only, of at least %d.",
+			g->lines.looks, VT_GROWTH_LOOKS);
 	if (telling(g)->cut)
 		vt_str_addf(text, " Only the first %d places were tracked.", VT_GROWTH_MAX_SOURCES);
 }
@@ -511,21 +628,27 @@ static struct vt_error *summarise(const struct grow *g, size_t *n_growing)
 {
 	const struct vt_growth *growth = telling(g);
 	VT_FREE size_t *order = malloc((growth->sources.n + 1) * sizeof(*order));
-	size_t n_places, n_owners = 0;
+	VT_FREE size_t *line_order = malloc((g->lines.sources.n + 1) * sizeof(*line_order));
+	size_t n_places, n_lines, n_owners = 0;
 	struct vt_str text = { 0 };
 	struct vt_line line;
 
-	if (!order)
+	if (!order || !line_order)
 		return &vt_enomem;
 	n_places = vt_growth_order(growth, order);
+	n_lines = vt_growth_order(&g->lines, line_order);
 	vt_line_init(&line, stdout, &g->options->output.writer);
 	VT_TRY(print_owners(&line, g, &n_owners));
-	*n_growing = n_places + n_owners;
+	*n_growing = n_places + n_owners + n_lines;
 	if (!text_is_shown(g))
 		return NULL;
+	vt_grow_print_lines(&line, &g->lines, line_order, n_lines, columns_of_labels(&line),
+			    line_seconds(g));
 	vt_line_blank(&line);
 	add_owners_verdict(g, n_owners, &text);
-	add_verdict(g, n_places, n_owners, &text);
+	vt_grow_add_lines_verdict(&text, &g->lines, n_lines, line_seconds(g),
+				  g->model.recorder.state == VT_RECORDING_ON ? 0 : g->options->pid);
+	add_verdict(g, n_places, n_owners + n_lines, &text);
 	add_cost(g, &text);
 	if (n_places)
 		print_places(&line, g, order, n_places);
@@ -540,7 +663,7 @@ static struct vt_error *summarise(const struct grow *g, size_t *n_growing)
 /* What nobody recorded can still be told apart by size. */
 static struct vt_error *say_unrecorded(struct grow *g)
 {
-	if (g->said_unrecorded || g->model.block_traces)
+	if (g->said_unrecorded || g->model.block_traces || g->without_torch)
 		return NULL;
 	g->said_unrecorded = true;
 	return say(
@@ -565,6 +688,22 @@ static struct vt_error *say_no_owners(const struct grow *g, const struct vt_mode
 		vt_str_addf(&text, "not all objects were read%s%s", bound ? ", as " : "",
 			    bound ? bound : "");
 	vt_str_add(&text, ".");
+	err = text.failed ? &vt_enomem : say(g, VT_WARN, vt_str_get(&text));
+	vt_str_deinit(&text);
+	return err;
+}
+
+/* Nor is it asked for again: it would fail in the same way. */
+static struct vt_error *say_no_ledger(const struct grow *g, const struct vt_model *model)
+{
+	const char *why = why_no_ledger(model);
+	struct vt_error *err;
+	struct vt_str text = { 0 };
+
+	if (!model->allocators.n) /* print_failed() says it */
+		return NULL;
+	vt_str_addf(&text, "Memory outside PyTorch is not compared: %s.",
+		    why ? why : "it could not be listed");
 	err = text.failed ? &vt_enomem : say(g, VT_WARN, vt_str_get(&text));
 	vt_str_deinit(&text);
 	return err;
@@ -595,14 +734,49 @@ static struct vt_error *begin_anew(struct grow *g)
 	return say(g, VT_WARN, "Recording was off for a while: tracking of places starts again.");
 }
 
-static struct vt_error *take_look(struct grow *g, struct vt_model *model)
+/* PyTorch has come: what is summed is another thing now. */
+static void begin_sum(struct grow *g, uint64_t *before)
 {
-	uint64_t before = g->bytes;
+	bool without = !g->model.allocators.n;
+
+	if (g->looks > 1 && without != g->without_torch)
+		*before = g->first_bytes = g->bytes;
+	g->without_torch = without;
+}
+
+static bool add_look(struct grow *g)
+{
 	bool ok = true;
 
-	if (!is_exact(model)) {
+	if (vt_growth_is_look(&g->sizes, &g->model))
+		ok = vt_growth_add(&g->sizes, &g->model);
+	if (ok && vt_growth_is_look(&g->sites, &g->model)) {
+		if (!g->sites.looks)
+			g->sites_ns = g->last_ns;
+		ok = vt_growth_add(&g->sites, &g->model);
+	}
+	if (ok && vt_growth_is_look(&g->owners, &g->model)) {
+		g->owners_at = g->looks;
+		ok = vt_growth_add(&g->owners, &g->model);
+	}
+	if (ok && vt_growth_is_look(&g->lines, &g->model)) {
+		g->ledger_at = g->looks;
+		g->lines_ns[1] = g->last_ns;
+		g->lines_ns[0] = g->lines.looks ? g->lines_ns[0] : g->last_ns;
+		ok = vt_growth_add(&g->lines, &g->model);
+	}
+	return ok;
+}
+
+static struct vt_error *take_look(struct grow *g, struct extras extras, struct vt_model *model)
+{
+	uint64_t before = g->bytes;
+
+	if (!is_exact(g, model)) {
 		g->failed++;
-		remember_why(g, model);
+		/* the next one has a ledger, which can tell of a process without PyTorch */
+		g->without_torch = g->without_torch || (!g->looks && !model->allocators.n);
+		remember_why(g, model, extras.ledger);
 		return print_failed(g, model);
 	}
 	vt_model_deinit(&g->model);
@@ -615,19 +789,9 @@ static struct vt_error *take_look(struct grow *g, struct vt_model *model)
 		g->first_ns = g->last_ns;
 		g->first_bytes = g->bytes;
 	}
+	begin_sum(g, &before);
 	VT_TRY(begin_anew(g));
-	if (vt_growth_is_look(&g->sizes, &g->model))
-		ok = vt_growth_add(&g->sizes, &g->model);
-	if (ok && vt_growth_is_look(&g->sites, &g->model)) {
-		if (!g->sites.looks)
-			g->sites_ns = g->last_ns;
-		ok = vt_growth_add(&g->sites, &g->model);
-	}
-	if (ok && vt_growth_is_look(&g->owners, &g->model)) {
-		g->owners_at = g->looks;
-		ok = vt_growth_add(&g->owners, &g->model);
-	}
-	if (!ok)
+	if (!add_look(g))
 		return &vt_enomem;
 	VT_TRY(say_unrecorded(g));
 	VT_TRY(say_samples(g));
@@ -653,21 +817,42 @@ static void sleep_until(const struct grow *g, uint64_t then_ns)
 	}
 }
 
-/* So that the report that is saved has owners. */
+/* So that the report that is saved has owners, and a ledger. */
 static struct vt_error *look_again(struct grow *g)
 {
+	struct extras extras = {
+		.owners = !g->options->no_owners && g->owners_failed < MAX_OWNERS_FAILED &&
+			  !g->without_torch,
+		.ledger = !g->options->read_only && g->ledger_failed < MAX_LEDGER_FAILED,
+	};
 	struct vt_model model;
 	struct vt_error *err;
 
-	if (!g->options->then || g->options->no_owners || !g->looks ||
-	    g->owners_failed >= MAX_OWNERS_FAILED || g->model.owners.state == VT_OWNERS_READ)
+	if (!g->options->then || !g->looks ||
+	    ((!extras.owners || g->model.owners.state == VT_OWNERS_READ) &&
+	     (!extras.ledger || g->model.ledger.known)))
 		return NULL;
-	err = collect_look(g, true, &model);
+	err = collect_look(g, extras, &model);
 	if (!err)
-		err = take_look(g, &model);
+		err = take_look(g, extras, &model);
 	vt_model_deinit(&model);
 	vt_error_catch(&err, VT_ERR_GONE);
 	return err;
+}
+
+/* A ledger that is there but of two moments fails for once only. */
+static struct vt_error *count_failed(struct grow *g, struct extras extras,
+				     const struct vt_model *model)
+{
+	if (extras.owners && model->allocators.n)
+		g->owners_failed = vt_growth_has_owners(model) ? 0 : g->owners_failed + 1;
+	if (extras.owners && model->allocators.n && g->owners_failed == MAX_OWNERS_FAILED)
+		VT_TRY(say_no_owners(g, model));
+	if (extras.ledger && model->allocators.n)
+		g->ledger_failed = model->ledger.known ? 0 : g->ledger_failed + 1;
+	if (extras.ledger && model->allocators.n && g->ledger_failed == MAX_LEDGER_FAILED)
+		return say_no_ledger(g, model);
+	return NULL;
 }
 
 static struct vt_error *watch(struct grow *g)
@@ -678,15 +863,13 @@ static struct vt_error *watch(struct grow *g)
 	while (!vt_watch_ended()) {
 		struct vt_model model;
 		struct vt_error *err;
-		bool owners = owners_are_due(g);
+		struct extras extras = { owners_are_due(g), ledger_is_due(g) };
 
-		err = collect_look(g, owners, &model);
-		if (!err && owners)
-			g->owners_failed = vt_growth_has_owners(&model) ? 0 : g->owners_failed + 1;
-		if (!err && owners && g->owners_failed == MAX_OWNERS_FAILED)
-			err = say_no_owners(g, &model);
+		err = collect_look(g, extras, &model);
 		if (!err)
-			err = take_look(g, &model);
+			err = count_failed(g, extras, &model);
+		if (!err)
+			err = take_look(g, extras, &model);
 		vt_model_deinit(&model);
 		if (g->looks && vt_error_catch(&err, VT_ERR_GONE))
 			return say(g, VT_PLAIN, "The process ended.");
@@ -708,6 +891,21 @@ static struct vt_error *watch(struct grow *g)
 	return look_again(g);
 }
 
+static bool fill_growth(struct grow *g)
+{
+	struct vt_model_growth *growth = &g->model.growth;
+
+	growth->known = true;
+	growth->looks = g->looks;
+	growth->failed = g->failed;
+	growth->line_looks = g->lines.looks;
+	growth->owner_looks = g->owners.looks;
+	growth->seconds = (double)(g->last_ns - g->first_ns) / VT_NS_PER_S;
+	growth->line_seconds = line_seconds(g);
+	return vt_grown_take(&g->model, &g->lines) && vt_grown_take(&g->model, telling(g)) &&
+	       vt_grown_take(&g->model, &g->owners);
+}
+
 static struct vt_error *finish(struct grow *g, size_t *n_growing)
 {
 	if (!g->looks)
@@ -715,6 +913,8 @@ static struct vt_error *finish(struct grow *g, size_t *n_growing)
 				       (int)g->options->pid,
 				       g->why[0] ? g->why : "interrupted before the first look");
 	VT_TRY(summarise(g, n_growing));
+	if (!fill_growth(g))
+		return &vt_enomem;
 	return g->options->then ? vt_output_file(&g->options->output, vt_write_report_json,
 						 &g->model, g->options->then) :
 				  NULL;
@@ -731,6 +931,7 @@ int vt_watch_grow(struct vt_watch_options *options)
 	vt_growth_init(&g.sites, VT_GROWTH_BY_SITE);
 	vt_growth_init(&g.sizes, VT_GROWTH_BY_SIZE);
 	vt_growth_init(&g.owners, VT_GROWTH_BY_OWNER);
+	vt_growth_init(&g.lines, VT_GROWTH_BY_LINE);
 	vt_progress_enable(false);
 	vt_watch_catch_signals();
 
@@ -749,6 +950,7 @@ int vt_watch_grow(struct vt_watch_options *options)
 	vt_growth_deinit(&g.sites);
 	vt_growth_deinit(&g.sizes);
 	vt_growth_deinit(&g.owners);
+	vt_growth_deinit(&g.lines);
 	vt_model_deinit(&g.model);
 	return status;
 }

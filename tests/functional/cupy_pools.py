@@ -5,9 +5,11 @@ hooks of CuPy's told where its memory is, and which the program got. CUPY_VERSIO
 tests/setup/cupy-versions."""
 import json
 import os
+import signal
+import subprocess
 
 from core import gcore
-from harness import (CACHE, COMPLETE, PARTIAL, SETUP, SOURCE, Job, Skip, check, check_schema, equal, main, releases, report,
+from harness import (CACHE, COMPLETE, PARTIAL, SETUP, SOURCE, VRAMTAP, Job, Skip, check, check_schema, equal, main, releases, report,
                      report_json, vramtap)
 
 VERSIONS = releases("cupy", "CUPY_VERSIONS")
@@ -117,6 +119,24 @@ def test_text():
             equal(rows["in use by CuPy"][4:7], ["100", "MiB", "1"], "the row of what is in use")
             equal(rows["cached by CuPy"][3:6], ["24.0", "MiB", "1"], "the row of what is free")
             check("may hold 1.00 GiB" in text, "the limit", text)
+
+
+def test_watch():
+    """Arrays that are kept for ever grow in use by CuPy; what goes back to its pool does not."""
+    with CuPy(VERSIONS[-1]) as cupy:
+        cupy("kept = {-1: pool.malloc(MIB)}")
+        for kept, expect in ((True, COMPLETE), (False, 4)):
+            with subprocess.Popen([VRAMTAP, "watch", "--grow", "--every=1s", "--width=120", str(cupy.pid)], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE) as watch:
+                lines = [watch.stdout.readline().decode() for _ in range(2)]
+                for i in range(6):
+                    cupy(f"kept[{i if kept else 0}] = pool.malloc(3 * MIB)")
+                    lines.append(watch.stdout.readline().decode())
+                watch.send_signal(signal.SIGINT)
+                out, err = watch.communicate(timeout=60)
+                equal(watch.returncode, expect, f"exit code {err} {lines} {out}")
+                check(("in use by CuPy on GPU 0" in out.decode()) == kept, "what grows", lines, out)
+                check("held by CuPy" not in out.decode(), "one growth is told once", out)
 
 
 def test_two_devices_and_streams():

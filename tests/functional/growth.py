@@ -378,7 +378,7 @@ def test_diff_of_owners_that_cannot_be_compared():
 
 def test_watch_names_the_owner_that_grows():
     with Holding(*LEAKS) as job:
-        out = watch_steps(job, 9, "--width=120")
+        out = watch_steps(job, 11, "--width=120")
         table = out.partition("Grows, held by")[2].partition("\n\n")[0]
         names = re.findall(r"^  (\S+) .* → ", table, re.M)
         equal(sorted(set(names)), sorted(LEAKS), f"what grows {out}")
@@ -418,6 +418,50 @@ def test_watch_names_the_place_that_grows():
         data = diff_json(before, then, expect=(COMPLETE, PARTIAL))
         check(by_function(data)["leak"]["change_blocks"] > 0, "the report of --then", data["sites"])
         equal(data["owners_compared"], "compared", "owners of --then")
+
+
+def outside(out):
+    """The lines that watch says grow outside PyTorch: (label, GiB or MiB)."""
+    return re.findall(r"^  (\S.*?)  +\+([0-9.]+ \wiB)", out.partition("Grows, outside PyTorch")[2].partition("\n\n")[0], re.M)
+
+
+def test_watch_names_what_grows_outside():
+    """A leak of the driver's memory beside PyTorch, whose own does not grow."""
+    with Growing("--steady", "--raw") as job:
+        then = scratch("then.json")
+        out = watch_steps(job, 8, "--then", then, "--width=120")
+        equal([label for label, _ in outside(out)], ["raw cudaMalloc, unattributed on GPU 0"], out)
+        check("allocated by" not in out and "held by" not in out, "what does not grow", out)
+        words = " ".join(out.split())
+        check(re.search(r"unattributed on GPU 0 \+\S+ MiB in \d+ s \(\+\S+ MiB/s\), outside PyTorch\.", words), "the answer", out)
+        check(f"vramtap record {job.pid} on" in words, "how to go on", out)
+        with open(then, encoding="ascii") as file:
+            data = json.load(file)
+        check_schema(data)
+        equal([(g["by"], g["line"], g["device"]) for g in data["growth"]["grows"]], [("line", "device_memory", 0)], "growth in JSON")
+        grown = data["growth"]["grows"][0]
+        equal(grown["grown_bytes"], grown["after_bytes"] - grown["before_bytes"], "change")
+        equal(grown["grown_bytes"] // (2 << 20), grown["after_blocks"] - grown["before_blocks"], "each leak is a page")
+        raw = [r for r in data["ledger"]["ranges"] if r["kind"] == "device" and not r["claimed_bytes"]]
+        equal(len(raw), grown["after_blocks"], "the last look's list")
+
+
+def test_watch_names_both():
+    with Growing("--record", "--raw") as job:
+        out = watch_steps(job, 8, "--width=120")
+        equal([label for label, _ in outside(out)], ["raw cudaMalloc, unattributed on GPU 0"], out)
+        check(re.search(r"^  leak +torch_grow.py:", out.partition("Grows, allocated by")[2], re.M), "PyTorch's leak", out)
+
+
+def test_watch_is_healthy():
+    """Nothing is named; read-only, no code runs in the process, and what is outside is not compared."""
+    with Growing("--steady") as job:
+        out = watch_steps(job, 8, "--width=120", expect=NO_EVENT)
+        check("and no memory outside PyTorch does" in " ".join(out.split()), "both were compared", out)
+        check("a thread was borrowed in" in " ".join(out.split()), "the cost", out)
+    with Growing("--steady", "--raw") as job:
+        out = watch_steps(job, 8, "--width=120", "--read-only", expect=NO_EVENT)
+        check("outside" not in out and "borrowed" not in out, "code ran in the process", out)
 
 
 def test_watch_without_recording_and_its_end():

@@ -5,10 +5,11 @@ real PyTorch. On the simulated device the rest is the context to the byte; tests
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 
-from harness import (CACHE, COMPLETE, PARTIAL, SOURCE, Job, Skip, check, check_schema, equal, main, report, report_json, schema_errors, scratch,
+from harness import (CACHE, COMPLETE, PARTIAL, SOURCE, VRAMTAP, Job, Skip, check, check_schema, equal, main, report, report_json, schema_errors, scratch,
                      vramtap)
 from report_torch import Driver, versions
 
@@ -190,6 +191,61 @@ def test_diff():
                      ("raw cuMemMap, unattributed", "-20.0 MiB"), ("pinned host memory", "+5.00 MiB")], text)
         code, out, _ = vramtap("diff", "--json", "-", before, blind)
         equal(set(json.loads(out)["devices"][0]["ledger"].values()), {None}, "compared with nothing")
+
+
+def watch(calls, step, looks, *args, expect=COMPLETE):
+    """What watch --grow says, with a step of the program between two looks."""
+    with subprocess.Popen([VRAMTAP, "watch", "--grow", "--every=1s", "--width=120", *args, str(calls.pid)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as proc:
+        lines = [proc.stdout.readline().decode() for _ in range(2)]
+        for i in range(looks):
+            step(i)
+            lines.append(proc.stdout.readline().decode())
+        proc.send_signal(signal.SIGINT)
+        out, err = proc.communicate(timeout=60)
+        equal(proc.returncode, expect, f"exit code {err} {lines} {out}")
+        return "".join(lines) + out.decode()
+
+
+def grows(out):
+    return re.findall(r"^  (\S.*?)  +(\+[0-9.]+ \wiB) ", out.partition("Grows, outside PyTorch")[2].partition("\n\n")[0], re.M)
+
+
+def test_watch():
+    """A program without PyTorch: what grows is named, by kind; what comes and goes, or comes once, is not."""
+    with Calls() as calls:
+        every_kind(calls)
+        last = []
+
+        def step(i):
+            calls.allocate("async", 4 * MIB)
+            calls.allocate("host", MIB)
+            if i == 1:
+                calls.allocate("map", 32 * MIB)
+            if last:
+                calls.succeeds("free", hex(last.pop()))
+            else:
+                last.append(calls.allocate("malloc", 30 * MIB))
+
+        out = watch(calls, step, 7)
+        # the pool gets 32 MiB from the driver at a time: it grew once, which is no growth
+        equal([label for label, _ in grows(out)], ["pinned host memory"], out)
+        check(re.search(r"^time +allocated", out, re.M), "what the first column is", out)
+
+    with Calls() as calls:
+        out = watch(calls, lambda i: (calls.allocate("malloc", 6 * MIB), calls.allocate("map", 4 * MIB), calls.allocate("async", 40 * MIB)), 6)
+        pool = int(calls("pools")) // MIB  # all that it has got from the driver since the first look
+        equal(grows(out), [("cudaMallocAsync pools on GPU 0", f"+{pool} MiB"), ("raw cudaMalloc, unattributed on GPU 0", "+36.0 MiB"),
+                           ("raw cuMemMap, unattributed on GPU 0", "+24.0 MiB")], out)
+        check("2 more lines grow" in " ".join(out.split()), "the answer", out)
+
+    with Calls() as calls:
+        calls.allocate("malloc", 6 * MIB)
+        out = watch(calls, lambda i: calls.succeeds("free", hex(calls.allocate("malloc", 6 * MIB))), 6, expect=4)
+        check("Nothing grows" in out, "a healthy program", out)
+        code, out, err = vramtap("watch", "--grow", "--every=1s", "--timeout=3s", "--read-only", str(calls.pid))
+        equal(code, 2, f"nothing can be learned from outside {out}")
+        check("PyTorch's allocator is not loaded" in err, "why", err)
 
 
 def test_read_only():

@@ -3,9 +3,10 @@
 """A job that leaks at one place, and at others does not: a saw-tooth, a buffer made once, memory made anew in each step.
 
 It prints "READY pid=PID", and obeys lines on its standard input: "step N", "once", "free", "snapshot FILE", "record
-on|off", "quit".
+on|off", "quit". With --raw, each step also leaks memory of the driver that is not PyTorch's.
 """
 import argparse
+import ctypes
 import json
 import os
 import sys
@@ -15,7 +16,9 @@ import torch
 DEVICE = "cuda"
 LEAK = 70000
 TOOTH = 300000
+RAW = 2 << 20
 KEPT, TEETH, STEP, ONCE = [], [], [], []
+RAW_TOO, STEADY = "--raw" in sys.argv, "--steady" in sys.argv
 
 
 def leak():
@@ -38,7 +41,21 @@ def once():
     ONCE.append(torch.empty(9000000, dtype=torch.uint8, device=DEVICE))
 
 
+def raw():
+    """A leak outside PyTorch, and what is freed at once."""
+    driver, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+    for free in (False, True):
+        assert not driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(RAW))
+        if free:
+            assert not driver.cuMemFree_v2(pointer)
+
+
 def step():
+    if RAW_TOO:
+        raw()
+    if STEADY:
+        anew()
+        return
     leak()
     saw_tooth()
     anew()
@@ -57,6 +74,8 @@ def snapshot(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--raw", action="store_true", help="leak memory of the driver, too")
+    parser.add_argument("--steady", action="store_true", help="PyTorch's memory does not grow")
     args = parser.parse_args()
     torch.cuda.init()
     early = [torch.empty(123456, dtype=torch.uint8, device=DEVICE) for _ in range(3)]
