@@ -188,6 +188,26 @@ static bool add_allocator(struct vt_job *job, struct vt_member *member,
 	return true;
 }
 
+/* Only a list that is complete can be compared with those of other ranks. */
+static bool add_ledger(struct vt_member *member, const struct vt_model *model,
+		       const struct vt_model_ledger_device *d)
+{
+	struct vt_job_memory *memory;
+
+	if (!model->ledger.whole || !d->claims_known)
+		return true;
+	memory = memory_of(member, d->device);
+	if (!memory)
+		return false;
+	memory->ledger_known = true;
+	for (int i = 0; i < VT_N_CLAIMERS; i++)
+		memory->claimed[i] = d->claimed[i].bytes;
+	for (int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
+		memory->kinds[kind] = vt_range_is_of_device((uint8_t)kind) ? d->kinds[kind].bytes :
+									     d->kinds[kind].asked;
+	return true;
+}
+
 static void add_requests(struct vt_member *member, const struct vt_model *model)
 {
 	struct vt_job_requests *r = &member->requests;
@@ -275,6 +295,9 @@ static bool add_parts(struct vt_job *job, struct vt_member *member, const struct
 			return false;
 	for (size_t i = 0; i < model->allocators.n; i++)
 		if (!add_allocator(job, member, model, &model->allocators.data[i]))
+			return false;
+	for (size_t i = 0; i < model->ledger.devices.n; i++)
+		if (!add_ledger(member, model, &model->ledger.devices.data[i]))
 			return false;
 	add_requests(member, model);
 	add_owners(member, &model->owners);

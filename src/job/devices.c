@@ -245,6 +245,24 @@ static const char *name_of(struct vt_job *job, const struct device *device)
 	return vt_job_text(job, name, strlen(name));
 }
 
+/*
+ * The two readings of NVML are before all processes were read and after: the count is that of the
+ * lists only if nothing has changed in between.
+ */
+static void tell_member(struct vt_job *job, const struct device *device,
+			const struct holder *holder)
+{
+	const struct vt_model_gpu *gpu = device->device.gpu;
+	struct vt_job_memory *memory;
+
+	if (!gpu || !gpu->compared || gpu->changed_bytes || !holder->held.counted ||
+	    holder->held.memory == VT_NO_MEMORY)
+		return;
+	memory = &job->members.data[holder->member].memory.data[holder->held.memory];
+	memory->counted = true;
+	memory->counted_bytes = holder->held.bytes;
+}
+
 static bool finish(struct vt_job *job, struct device *device)
 {
 	struct vt_job_device *d = vt_vec_append(&job->devices);
@@ -266,6 +284,7 @@ static bool finish(struct vt_job *job, struct device *device)
 		members[i] = device->holders.data[i].member;
 		of_each[i] = device->holders.data[i].held;
 		held += device->holders.data[i].bytes;
+		tell_member(job, device, &device->holders.data[i]);
 	}
 	d->name = name;
 	d->ordinal = d->shared ? -1 : d->ordinal;

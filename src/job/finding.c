@@ -43,6 +43,7 @@ static const struct {
 	[VT_FINDING_IMBALANCE] = { "imbalance", false },
 	[VT_FINDING_IMBALANCE_CACHED] = { "imbalance-cached", false },
 	[VT_FINDING_IMBALANCE_CATEGORY] = { "imbalance-category", false },
+	[VT_FINDING_IMBALANCE_LINE] = { "imbalance-line", false },
 	[VT_FINDING_IDLE_HOLDER] = { "idle-holder", false },
 	[VT_FINDING_OUTSIDE_HOLDER] = { "outside-holder", false },
 };

@@ -102,6 +102,12 @@ struct vt_job_memory {
 	uint64_t reserved, allocated, cached;
 	bool device_known; /* for the device, all processes together: */
 	uint64_t total, free_bytes;
+	/* The lines of the driver's list (model/ledger.h); of managed and pinned memory sizes. */
+	bool ledger_known;
+	uint64_t claimed[VT_N_CLAIMERS], kinds[VT_N_RANGE_KINDS];
+	/* filled by account: all of the process, by the kernel driver's count of that time */
+	bool counted;
+	uint64_t counted_bytes;
 };
 
 /* What the blocks in use of a process are, on all its devices together. */

@@ -7,6 +7,7 @@ src_job_libjob_a_SOURCES = \
 	src/job/finding.c src/job/finding.h \
 	src/job/groups.c src/job/groups.h \
 	src/job/job.c src/job/job.h \
+	src/job/lines.c src/job/lines.h \
 	src/job/internal.h \
 	src/job/set.c \
 	src/job/state.c \

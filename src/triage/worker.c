@@ -150,6 +150,7 @@ static void choose_options(const struct worker *w, const struct vt_collect_toget
 	collect->usage_elsewhere = true;
 	if (!w->options->inject || label->role != VT_ROLE_RANK || !w->suspect->uses_gpu)
 		collect->touch = vt_touch_less(collect->touch, VT_TOUCH_STOP);
+	collect->ledger = collect->touch == VT_TOUCH_INSIDE;
 	if (label->in_job)
 		return;
 	/* Nobody asked for it: it is only read. */

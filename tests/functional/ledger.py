@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger of a device's memory against programs that know what they allocated: a C program that allocates in every way, and
 real PyTorch. On the simulated device the rest is the context to the byte; tests/gpu/ledger.py runs the same on a real one."""
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import time
 from harness import (CACHE, COMPLETE, PARTIAL, SOURCE, VRAMTAP, Job, Skip, check, check_schema, equal, main, report, report_json, schema_errors, scratch,
                      vramtap)
 from report_torch import Driver, versions
+from usage import RESERVED, TOTAL, Host
 
 SIMCUDA = os.path.join(CACHE, "simcuda")
 KIB, MIB = 1 << 10, 1 << 20
@@ -347,6 +349,117 @@ def test_hung():
     with Calls() as calls:
         _, wall = hung(calls)
         check(wall < 20, "a question waited", wall)
+
+
+# ---- the ranks of a job ----
+
+def job_of_ranks(stack, host, raw):
+    """Ranks without PyTorch, each on the device; what they hold by the kernel driver's count is to the byte."""
+    ranks, used = [], 0
+    for rank, extra in enumerate(raw):
+        calls = stack.enter_context(Calls(dict(simulated(), RANK=str(rank), WORLD_SIZE=str(len(raw)), SIMCUDA_MEM_MB=str(TOTAL - RESERVED))))
+        calls.allocate("malloc", 64 * MIB)
+        calls.allocate("share", 20 * MIB)
+        calls.allocate("async", 48 * MIB)
+        if extra:
+            calls.allocate("malloc", extra * MIB)
+        mib = 64 + 20 + int(calls("pools")) // MIB + extra + CONTEXT // MIB
+        ranks.append((calls, mib))
+        used += mib
+    host.device(0, used + NOBODYS)
+    for calls, mib in ranks:
+        host.process(calls.pid, mib)
+    return [calls for calls, _ in ranks], [mib for _, mib in ranks]
+
+
+NOBODYS = 300  # MiB that are in no process's count
+
+
+def triage(host, ranks, *args):
+    out = scratch()
+    _, text, _ = vramtap("triage", "-o", out, "--color=never", *args, *(str(c.pid) for c in ranks), env=host.env(), expect=(COMPLETE, PARTIAL))
+    with open(os.path.join(out, "report.json"), encoding="utf-8") as file:
+        data = json.load(file)
+    with contextlib.suppress(Skip):
+        equal(schema_errors(data, schema_file="triage.schema.json"), [], "what the schema does not allow")
+    return out, text, data
+
+
+def test_ranks():
+    """Each rank's lines add up to what the kernel driver counts for it; the one that differs is named."""
+    with contextlib.ExitStack() as stack:
+        host = Host()
+        ranks, counted = job_of_ranks(stack, host, (0, 0, 0, 2150))
+        out, text, data = triage(host, ranks, "--inject", "--width=160")
+        members = sorted(data["members"], key=lambda m: m["rank"])
+        for rank, (member, mib) in enumerate(zip(members, counted)):
+            memory, = member["memory"]
+            lines = memory["ledger"]
+            equal(memory["counted_bytes"], mib * MIB, "counted")
+            equal(memory["rest_bytes"], CONTEXT, "the rest is the context")
+            equal(memory["counted_bytes"] - memory["rest_bytes"], sum(lines.values()) - lines["host"] - lines["managed"], "sum of the lines")
+            equal((lines["device_memory"], lines["mapped"]), ((64 + (2150 if rank == 3 else 0)) * MIB, 20 * MIB), "lines")
+        device, = data["found"]["devices"]
+        equal(device["no_process_bytes"], NOBODYS * MIB, "nobody's")
+        equal(device["total_bytes"] - device["free_bytes"], sum(device["holders_bytes"]) + device["no_process_bytes"], "the device")
+        told = [(v["text"], v["members"]) for v in data["found"]["verdicts"] if v["code"] == "imbalance-line"]
+        third = next(i for i, m in enumerate(data["members"]) if m["rank"] == 3)
+        equal(told, [("rank 3 has 2.16 GiB of raw cudaMalloc, the others 64.0 MiB", [[third, third]])], "who differs")
+        table = text.partition("What holds the memory")[2].partition("\n\n")[0]
+        check(re.match(r" +ranks 0-2 +rank 3\n", table), "like ranks in one column", text)
+        check(re.search(r"^  raw cudaMalloc, unattributed +64\.0 MiB +2\.16 GiB$", table, re.M), "the line", table)
+        check(re.search(r"^  contexts, code +256 MiB +256 MiB$", table, re.M), "the rest", table)
+        check(re.search(r"^  in all, by the driver's count +\d+ MiB +2\.\d+ GiB$", table, re.M), "the sum", table)
+        check("no process" in text[text.index("Devices"):].split("\n\n")[0], "nobody's in the text", text)
+        # Saved, and read again; and as a version without lines saved it.
+        again = vramtap("triage", "--from", out, "--color=never", "--width=160", expect=(COMPLETE, PARTIAL))[1]
+        equal(again.partition("What holds the memory")[2].partition("\n\n")[0], table, "read again")
+        for member in data["members"]:
+            for memory in member["memory"]:
+                for name in ("ledger", "counted_bytes", "rest_bytes", "not_pytorch_bytes"):
+                    memory.pop(name, None)
+        with open(os.path.join(out, "report.json"), "w", encoding="utf-8") as file:
+            json.dump(data, file)
+        again = vramtap("triage", "--from", out, "--color=never", expect=(COMPLETE, PARTIAL))[1]
+        check("What holds the memory" not in again and "Devices" in again, "an old file", again)
+
+
+def test_ranks_alike():
+    """Nothing is said of a healthy job."""
+    with contextlib.ExitStack() as stack:
+        host = Host()
+        ranks, _ = job_of_ranks(stack, host, (0, 0, 0, 0))
+        _, text, data = triage(host, ranks, "--inject")
+        equal([v["text"] for v in data["found"]["verdicts"] if v["code"] == "imbalance-line"], [], "verdicts")
+        check("all 4 ranks" in text or "ranks 0-3" in text, "one column", text)
+        check(max(len(line) for line in text.split("\n")) <= 100, "width", text)
+
+
+def test_ranks_of_pytorch():
+    """From outside: PyTorch's own books, and the rest of the kernel driver's count, which is called that."""
+    with contextlib.ExitStack() as stack:
+        host = Host()
+        ranks, mibs = [], (400, 400, 400, 1900)
+        host.device(0, sum(mibs) + NOBODYS)
+        for rank, mib in enumerate(mibs):
+            driver = stack.enter_context(Driver(versions()[-1], RANK=str(rank), WORLD_SIZE="4", SIMCUDA_MEM_MB=str(TOTAL - RESERVED)))
+            driver("alloc 10 5000000")
+            host.process(driver.pid, mib)
+            ranks.append(driver)
+        _, text, data = triage(host, ranks, "--width=160")
+        for member in data["members"]:
+            memory, = member["memory"]
+            check("ledger" not in memory, "code ran in the process", memory)
+            equal(memory["not_pytorch_bytes"], mibs[member["rank"]] * MIB - memory["reserved_bytes"], "not PyTorch's")
+        table = text.partition("What holds the memory")[2].partition("\n\n")[0]
+        check(re.search(r"^  other than PyTorch's +\d+ MiB +1\.\d+ GiB$", table, re.M), "the line", text)
+        told = [v["text"] for v in data["found"]["verdicts"] if v["code"] == "imbalance-line"]
+        check(len(told) == 1 and re.match(r"rank 3 has 1\.\d+ GiB of memory that is not PyTorch's, the others \d+ MiB$", told[0]), "who", told)
+        _, text, data = triage(host, ranks, "--inject", "--width=160")
+        for member in data["members"]:
+            memory, = member["memory"]
+            equal(memory["ledger"]["pytorch"], memory["reserved_bytes"], "PyTorch's line")
+            equal(memory["ledger"]["device_memory"], 0, "nothing is unattributed")
 
 
 # ---- many ----

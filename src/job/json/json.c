@@ -12,6 +12,7 @@
 #include "model/usage_json.h"
 #include "job/internal.h"
 #include "json/out.h"
+#include "job/lines.h"
 #include "job/json/json.h"
 #include "job/ras/ras.h"
 
@@ -27,6 +28,12 @@ static void put_time(struct vt_json *json, const char *key, const struct timespe
 	}
 	snprintf(with_ns, sizeof(with_ns), "%s.%09ldZ", text, when->tv_nsec);
 	vt_json_text(json, key, with_ns);
+}
+
+/* "device" would be its ordinal. */
+const char *vt_job_kind_name(unsigned int kind)
+{
+	return kind == VT_RANGE_DEVICE ? "device_memory" : vt_range_kind_name(kind);
 }
 
 static void put_char(struct vt_json *json, const char *key, char c)
@@ -141,6 +148,28 @@ static void put_label(struct vt_json *json, const struct vt_label *l)
 	vt_json_bool(json, "in_job", l->in_job);
 }
 
+/* What follows from it and the kernel driver's count is there for readers. */
+static void put_ledger(struct vt_json *json, const struct vt_job_memory *memory)
+{
+	uint64_t found = vt_job_memory_found(memory);
+
+	if (memory->ledger_known) {
+		vt_json_object(json, "ledger");
+		for (unsigned int i = 0; i < VT_N_CLAIMERS; i++)
+			vt_json_uint(json, vt_claimer_name(i), memory->claimed[i]);
+		for (unsigned int kind = 0; kind < VT_N_RANGE_KINDS; kind++)
+			vt_json_uint(json, vt_job_kind_name(kind), memory->kinds[kind]);
+		vt_json_end_object(json);
+	}
+	if (!memory->counted)
+		return;
+	vt_json_uint(json, "counted_bytes", memory->counted_bytes);
+	if (memory->ledger_known && memory->counted_bytes >= found)
+		vt_json_uint(json, "rest_bytes", memory->counted_bytes - found);
+	if (memory->known && memory->counted_bytes >= memory->reserved)
+		vt_json_uint(json, "not_pytorch_bytes", memory->counted_bytes - memory->reserved);
+}
+
 static void put_memory(struct vt_json *json, const struct vt_member *m)
 {
 	vt_json_array(json, "memory");
@@ -159,6 +188,7 @@ static void put_memory(struct vt_json *json, const struct vt_member *m)
 			vt_json_uint(json, "device_total_bytes", memory->total);
 			vt_json_uint(json, "device_free_bytes", memory->free_bytes);
 		}
+		put_ledger(json, memory);
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);
@@ -375,6 +405,8 @@ static void put_devices(struct vt_json *json, const struct vt_job *job)
 			vt_json_uint(json, "free_bytes", d->free_bytes);
 			vt_json_uint(json, "outside_bytes", d->outside);
 		}
+		if (d->gpu && d->gpu->rest_known)
+			vt_json_int(json, "no_process_bytes", d->gpu->rest_bytes);
 		/* their order tells */
 		put_indices(json, "holders", d->holders.members, d->holders.n);
 		put_counted(json, d);

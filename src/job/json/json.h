@@ -21,4 +21,7 @@ struct vt_error *vt_job_load_one(struct vt_job *job, const char *text, size_t n,
 /* All that vt_job_load() reads, and the findings (doc/triage.schema.json). */
 vt_write_fn vt_write_job_json; /* of a struct vt_job */
 
+/* "device_memory", "mapped", ...; an enum vt_range_kind */
+const char *vt_job_kind_name(unsigned int kind);
+
 #endif

@@ -269,6 +269,20 @@ static void load_label(struct load *l, json_t *from, struct vt_label *label)
 	label->in_job = vt_json_in_need_bool(&l->in, from, "in_job");
 }
 
+/* Another version may have lines that are not known here, or lack some. */
+static uint64_t load_line(struct load *l, json_t *from, const char *name)
+{
+	return has(from, name) ? load_bytes(l, from, name) : 0;
+}
+
+static void load_ledger(struct load *l, json_t *from, struct vt_job_memory *m)
+{
+	for (unsigned int i = 0; from && i < VT_N_CLAIMERS; i++)
+		m->claimed[i] = load_line(l, from, vt_claimer_name(i));
+	for (unsigned int kind = 0; from && kind < VT_N_RANGE_KINDS; kind++)
+		m->kinds[kind] = load_line(l, from, vt_job_kind_name(kind));
+}
+
 static void load_memory(struct load *l, json_t *from, struct vt_member *member)
 {
 	struct vt_job_memory *m = vt_vec_append(&member->memory);
@@ -291,6 +305,9 @@ static void load_memory(struct load *l, json_t *from, struct vt_member *member)
 		m->total = load_bytes(l, from, "device_total_bytes");
 		m->free_bytes = load_bytes(l, from, "device_free_bytes");
 	}
+	m->ledger_known = has(from, "ledger");
+	if (m->ledger_known)
+		load_ledger(l, vt_json_in_object(&l->in, from, "ledger"), m);
 }
 
 static void load_site(struct load *l, json_t *from, struct vt_member *member)

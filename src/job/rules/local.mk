@@ -5,7 +5,9 @@ src_job_rules_librules_a_SOURCES = \
 	src/job/rules/categories.c \
 	src/job/rules/collectives.c \
 	src/job/rules/review.c src/job/rules/review.h \
+	src/job/rules/ledger.c \
 	src/job/rules/memory.c \
 	src/job/rules/missing.c \
+	src/job/rules/odd.c src/job/rules/odd.h \
 	src/job/rules/ras.c \
 	src/job/rules/rules.c src/job/rules/rules.h

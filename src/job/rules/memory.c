@@ -156,5 +156,6 @@ void vt_rules_memory(struct vt_review *review)
 		say_imbalance(review, cached, VT_FINDING_IMBALANCE_CACHED, "cached");
 	}
 	vt_rules_categories(review);
+	vt_rules_ledger(review);
 	say_holders(review);
 }

@@ -73,5 +73,7 @@ void vt_rules_workers(struct vt_review *review); /* job/rules/missing.c: loader 
 void vt_rules_memory(struct vt_review *review);  /* job/rules/memory.c */
 /* job/rules/categories.c: what the memory of ranks is; a part of the former */
 void vt_rules_categories(struct vt_review *review);
+/* job/rules/ledger.c: what is not PyTorch's; likewise */
+void vt_rules_ledger(struct vt_review *review);
 
 #endif

@@ -90,6 +90,18 @@ static size_t add_strangers(const struct vt_job *job, const struct vt_job_device
 	return n;
 }
 
+/* "nobody 300 MiB": used, and in no process's count */
+static void add_nobody(const struct vt_job_device *d, struct vt_str *text)
+{
+	char size[VT_NUM_MAX];
+
+	if (!d->gpu || !d->gpu->rest_known || d->gpu->rest_bytes <= 0)
+		return;
+	vt_str_addf(text, "%s%s %s", text->n ? ", " : "",
+		    d->usage->whole ? "no process" : "no process seen from there",
+		    vt_format_size(size, (uint64_t)d->gpu->rest_bytes));
+}
+
 static void print_size(struct vt_line *line, bool known, uint64_t bytes)
 {
 	char size[VT_NUM_MAX];
@@ -120,6 +132,7 @@ static void print_device(struct vt_line *line, const struct vt_job *job,
 	n = d->holders.n + add_strangers(job, d, d->holders.n, &text);
 	if (n > MAX_HOLDERS)
 		vt_str_addf(&text, ", %zu more", n - MAX_HOLDERS);
+	add_nobody(d, &text);
 	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), HOLDERS + 2, 3);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);

@@ -568,6 +568,7 @@ struct vt_error *vt_write_job_text(const void *what, const struct vt_writer_opti
 	vt_text_job_ras(&line, job);
 	vt_text_job_devices(&line, job);
 	vt_text_job_imbalance(&line, job);
+	vt_text_job_ledger(&line, job);
 	vt_text_job_categories(&line, job);
 	print_end(&line, job);
 	return vt_line_finish(&line);

@@ -19,6 +19,9 @@ void vt_text_job_groups(struct vt_line *line, const struct vt_job *job);
 void vt_text_job_devices(struct vt_line *line, const struct vt_job *job);
 void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job);
 
+/* job/text/ledger.c: which libraries hold the memory of ranks. */
+void vt_text_job_ledger(struct vt_line *line, const struct vt_job *job);
+
 /* job/text/categories.c: what the memory of ranks is. */
 void vt_text_job_categories(struct vt_line *line, const struct vt_job *job);
 
