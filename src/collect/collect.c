@@ -61,6 +61,7 @@ static void finish_memory(struct vt_collect *c)
 	vt_collect_flight_finish(c);
 	vt_collect_pinned(c);
 	vt_collect_libpools(c);
+	vt_collect_shared(c);
 	vt_collect_traces_finish(c);
 	vt_collect_owners_finish(c);
 	vt_collect_usage_finish(c);

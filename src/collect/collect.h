@@ -232,6 +232,9 @@ bool vt_collect_may_be_in_driver(const struct vt_model_thread *t);
 /* collect/pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_pinned(struct vt_collect *c);
 
+/* collect/shared.c: shared memory of the process and its descendants */
+void vt_collect_shared(struct vt_collect *c);
+
 /* model.libpools. */
 void vt_collect_libpools(struct vt_collect *c);
 /* collect/torch.c: which allocator, and its layout */

@@ -32,6 +32,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/passes.c \
 	src/collect/pinned.c \
 	src/collect/recorded.c \
+	src/collect/shared.c \
 	src/collect/stacks.c src/collect/stacks.h \
 	src/collect/stop.c src/collect/stop.h \
 	src/collect/target.c src/collect/target.h \

@@ -519,6 +519,11 @@ bool vt_model_account(struct vt_model *model)
 			      "not enough memory here to sum up the driver's allocations");
 		ok = false;
 	}
+	if (!vt_account_host(model)) {
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_PINNED, "no-memory",
+			      "not enough memory here to sum up the host's memory");
+		ok = false;
+	}
 	if (!vt_find_sites(model)) {
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "no-memory",
 			      "not enough memory here to group the recorded backtraces");

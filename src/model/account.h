@@ -17,6 +17,9 @@ void vt_account_libpools(struct vt_model *model);
 /* The fields marked "account" of ledger. Needs the allocators' totals and libpools. */
 bool vt_account_ledger(struct vt_model *model);
 
+/* The fields marked "account" of host. Needs pinned, libpools and the ledger. */
+bool vt_account_host(struct vt_model *model);
+
 /* stack.hash, thread.group and .next_in_group, thread_groups. */
 bool vt_group_threads(struct vt_model *model);
 

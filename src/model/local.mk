@@ -12,6 +12,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/flight_out.c \
 	src/model/growth.h \
 	src/model/headline.c \
+	src/model/host.c src/model/host.h \
 	src/model/ledger.c src/model/ledger.h \
 	src/model/jax.c src/model/jax.h \
 	src/model/libpools.c src/model/libpools.h \

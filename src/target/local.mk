@@ -2,6 +2,7 @@
 noinst_LIBRARIES += src/target/libtarget.a
 src_target_libtarget_a_SOURCES = \
 	src/target/buildid.c src/target/buildid.h \
+	src/target/children.c src/target/children.h \
 	src/target/container.c src/target/container.h \
 	src/target/elfsym.c src/target/elfsym.h \
 	src/target/files.c src/target/files.h \

@@ -31,6 +31,8 @@ functional_tests += tests/functional/report_official.py
 
 # Every allocation of the driver, against programs that know theirs.
 functional_tests += tests/functional/ledger.py
+# Pinned and shared memory of the host.
+functional_tests += tests/functional/host.py
 # Pools of other libraries, against the libraries themselves.
 functional_tests += tests/functional/ask_jax.py tests/functional/cupy_owners.py tests/functional/cupy_pools.py \
 	tests/functional/jax_owners.py tests/functional/libpools.py tests/functional/nccl_memory.py tests/functional/rmm_pools.py

@@ -14,6 +14,7 @@
 #include "json/out.h"
 #include "report/json/ledger.h"
 #include "report/json/growth.h"
+#include "report/json/host.h"
 #include "report/json/jax.h"
 #include "report/json/libpools.h"
 #include "report/json/owners.h"
@@ -850,6 +851,7 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	vt_json_jax(json, model);
 	vt_json_ledger(json, model);
 	vt_json_growth(json, model);
+	vt_json_host(json, model);
 	write_threads(json, model);
 	write_thread_groups(json, model);
 	write_torch(json, model);

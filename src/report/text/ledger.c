@@ -172,21 +172,8 @@ bool vt_text_ledger_rows(const struct vt_table *t, const struct vt_model *model,
 
 void vt_text_ledger_beside(struct vt_line *line, const struct vt_model *model, int device)
 {
-	const struct vt_model_ledger_device *d = vt_model_ledger_device(model, device);
-	const struct vt_model_line *host;
-	char a[VT_NUM_MAX], b[VT_NUM_MAX];
-
-	if (!d)
-		return;
-	host = &d->kinds[VT_RANGE_HOST];
-	if (host->ranges) {
-		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_PLAIN, "%s of pinned host memory in %s allocation%s",
-			     vt_format_size(a, host->asked), vt_format_count(b, host->ranges),
-			     host->ranges == 1 ? "" : "s");
-		vt_line_end(line);
-	}
-	vt_text_libpools_beside(line, model, device);
+	if (vt_model_ledger_device(model, device))
+		vt_text_libpools_beside(line, model, device);
 }
 
 /* ---- a process without PyTorch's allocator ---- */

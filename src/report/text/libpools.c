@@ -104,28 +104,12 @@ static void print_peak(struct vt_line *line, const char *library, const struct v
 	vt_line_end(line);
 }
 
-static void print_host(struct vt_line *line, const char *library, const struct vt_libpool_sum *sum)
-{
-	char used[VT_NUM_MAX], held[VT_NUM_MAX];
-
-	if (!sum->pools || !sum->held)
-		return;
-	vt_line_pad(line, 2);
-	vt_line_addf(line, VT_PLAIN, "%s: %s of pinned host memory", library,
-		     vt_format_size(held, sum->held));
-	if (sum->used_known)
-		vt_line_addf(line, VT_PLAIN, ", %s in use", vt_format_size(used, sum->used));
-	vt_line_end(line);
-}
-
 void vt_text_libpools_beside(struct vt_line *line, const struct vt_model *model, int device)
 {
 	for (unsigned int kind = 0; kind < VT_N_LIBPOOL_KINDS; kind++) {
 		struct vt_libpool_sum sum = vt_libpool_sum(model, device, kind, VT_LIBPOOLS_ALL);
-		struct vt_libpool_sum host = vt_libpool_sum(model, device, kind, VT_LIBPOOLS_HOST);
 
 		print_peak(line, vt_libpool_library(kind), &sum);
-		print_host(line, vt_libpool_library(kind), &host);
 	}
 }
 

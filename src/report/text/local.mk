@@ -5,6 +5,7 @@ src_report_text_libtext_a_SOURCES = \
 	src/report/text/flight.c \
 	src/report/text/folded.c src/report/text/folded.h \
 	src/report/text/found.c \
+	src/report/text/host.c \
 	src/report/text/jax.c \
 	src/report/text/libpools.c src/report/text/libpools.h \
 	src/report/text/ledger.c src/report/text/ledger.h \

@@ -318,6 +318,7 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 	vt_text_headlines(&line, model);
 	vt_text_caught(&line, model);
 	vt_text_memory(&line, model);
+	vt_text_host(&line, model);
 	vt_text_pinned(&line, model);
 	vt_text_collectives(&line, model);
 	vt_text_ooms(&line, model);

@@ -81,6 +81,9 @@ int vt_text_group_ranks_columns(const struct vt_line *line);
 void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group *named,
 		       const char *ranks, const struct vt_model_process_group *state);
 
+/* Pinned and shared memory of the host, whose it is. */
+void vt_text_host(struct vt_line *line, const struct vt_model *model);
+
 /* PyTorch's pinned host memory; every block of it. */
 void vt_text_pinned(struct vt_line *line, const struct vt_model *model);
 void vt_text_pinned_blocks(struct vt_line *line, const struct vt_model *model);
