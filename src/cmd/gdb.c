@@ -591,27 +591,17 @@ static void begin_output(struct ask *ask)
 	vt_output_begin(&ask->output);
 }
 
-/* "ledger-now": what gdb's script joined of "vramtap ledger now". */
-static const struct verb *find_joined(const char *name)
-{
-	const char *dash = strchr(name, '-');
-	char first[32];
-
-	if (!dash || dash - name >= (ptrdiff_t)sizeof(first))
-		return NULL;
-	snprintf(first, sizeof(first), "%.*s", (int)(dash - name), name);
-	return find_verb(first);
-}
-
-/* Commands that need the process released have their own check. */
+/* Commands that need the process released have their own check: "ledger-all", or "ledger-wrong". */
 static const char *usage_of(const struct ask *ask, const struct verb *verb)
 {
-	const struct verb *wanted = NULL;
+	const char *name = verb->parse == parse_release && ask->n_args > 0 ? ask->args[0] : NULL;
+	const struct verb *wanted = name ? find_verb(name) : NULL;
+	char begin[32];
 
-	if (verb->parse == parse_release && ask->n_args > 0)
-		wanted = find_verb(ask->args[0]);
-	if (verb->parse == parse_release && ask->n_args > 0 && !wanted)
-		wanted = find_joined(ask->args[0]);
+	if (name && !wanted) {
+		snprintf(begin, sizeof(begin), "%.*s", (int)strcspn(name, "-"), name);
+		wanted = find_verb(begin);
+	}
 	return (wanted ? wanted : verb)->usage;
 }
 

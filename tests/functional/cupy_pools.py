@@ -119,6 +119,7 @@ def test_text():
             equal(rows["in use by CuPy"][4:7], ["100", "MiB", "1"], "the row of what is in use")
             equal(rows["cached by CuPy"][3:6], ["24.0", "MiB", "1"], "the row of what is free")
             check("may hold 1.00 GiB" in text, "the limit", text)
+            check("Memory of GPU 0, 2 allocations" in text, "those that CuPy claims count", text)
 
 
 def test_watch():

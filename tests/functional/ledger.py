@@ -151,6 +151,82 @@ def test_text():
         check("this process has allocated" in out, "the headline", out)
 
 
+UNITS = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": 1 << 30}
+
+
+def table(out):
+    """The rows of the memory table by label, those that are parts of others left out: bytes, as they are printed."""
+    rows = {}
+    for line in out.split("Memory of GPU 0", 1)[1].split("\n\n", 1)[0].split("\n")[1:]:
+        found = re.match(r"  (\S.*?) {2,}([0-9.]+) (\w?i?B)\b", line)
+        if found:
+            rows[found[1]] = float(found[2]) * UNITS[found[3]]
+    return rows
+
+
+def test_table_adds_up():
+    """Device = processes + nobody's; this process = its lines. In any width, with and without colour."""
+    with Calls(dict(simulated(), SIMCUDA_MEM_MB=str(TOTAL - RESERVED))) as calls:
+        every_kind(calls)
+        used = next(d for d in read(calls.pid)["cuda"]["devices"] if d["ordinal"] == 0)["memory"]["used_bytes"] // MIB
+        host = Host()
+        host.device(0, used)
+        host.process(calls.pid, used - 16 - 60)  # managed memory is in no process's count
+        host.process(os.getpid(), 40)
+        texts = []
+        for width in ("60", "80", "160"):
+            for color in ("never", "always"):
+                out = re.sub(r"\x1b\[[0-9;]*m", "", host.text(calls.pid, "--width", width, "--color", color))
+                texts.append(out)
+                check(all(len(line) <= int(width) for line in out.split("\n")), "width", out)
+                rows = table(out)
+                ours, others, nobody, free = (rows.pop(name) for name in ("this process, all of the above", "other processes",
+                                                                          next(n for n in rows if n.startswith("no process")), "free"))
+                equal(ours, (used - 76) * MIB, f"this process {out}")
+                equal((others, nobody), (40 * MIB, 36 * MIB), f"the others {out}")
+                equal(sum(rows.values()), ours, f"the lines of the process {out}")
+                equal(ours + others + nobody, used * MIB, "the device")
+                # The list of processes below the device says the same.
+                for label, size in (("this process", ours), ("no process", nobody)):
+                    above = re.search(rf"^  {label}.*? ([0-9.]+) MiB", out.split("Memory of GPU 0")[0], re.M)
+                    equal(above and float(above[1]) * MIB, float(size), f"{label} above {out}")
+        equal(len({json.dumps(table(t)) for t in texts}), 1, "each width has the same numbers")
+
+
+def test_largest_raw():
+    """Where most memory is of nobody known, its largest pieces are in the report; else they are not."""
+    with Calls() as calls:
+        sizes = (10, 70, 30, 90, 20, 50, 40)
+        at = {size: calls.allocate("malloc", size * MIB) for size in sizes}
+        calls.allocate("async", 48 * MIB)
+        for width in ("80", "160"):
+            out = report(calls.pid, "--width", width)[1]
+            listed = re.findall(r"^  (0x[0-9a-f]+) +(\S+ MiB) +0   cudaMalloc", out.partition("The largest of 7 raw allocations")[2], re.M)
+            equal(listed, [(hex(at[size]), f"{size}.0 MiB") for size in (90, 70, 50, 40, 30)], out)
+        out = report(calls.pid, "--ranges")[1]
+        check("raw allocations" not in out, "they are listed twice", out)
+        calls.allocate("async", 512 * MIB)
+        check("raw allocation" not in report(calls.pid)[1], "most of it is the driver's pool's", out)
+
+
+def test_many_gpus():
+    """One line a device: each byte of it is in a column."""
+    with Driver(versions()[-1], SIMCUDA_DEVICES="8", SIMCUDA_MEM_MB="8192") as driver:
+        for device in range(6):
+            driver(f"device {device}")
+            driver("alloc 5 5000000")
+        data = read(driver.pid)
+        for width, columns in (("60", 3), ("70", 6), ("80", 7), ("120", 8)):
+            out = report(driver.pid, "--width", width)[1].partition("Memory by GPU")[2].partition("\n\n")[0]
+            rows = [re.findall(r"([0-9.]+) (\w?i?B)", line) for line in out.split("\n") if re.match(r"  \d ", line)]
+            equal([len(row) for row in rows], [columns] * 6, f"columns {out}")
+            if width == "80":
+                for row, device in zip(rows, data["cuda"]["devices"]):
+                    total = sum(float(n) * UNITS[unit] for n, unit in row)
+                    check(abs(total - device["memory"]["total_bytes"]) < 8 * MIB, "a line adds up to the device", row, device)
+            check("else" not in out, "other words for it", out)
+
+
 def test_frees():
     """What is freed is in no line; what a pool keeps of it is."""
     with Calls() as calls:

@@ -13,6 +13,8 @@
 
 #define MAX_NOTE 128
 #define MAX_ROWS VT_N_RANGE_KINDS
+#define MAX_RAW 5 /* allocations that are listed where most memory is raw: */
+#define MUCH_RAW (UINT64_C(16) << 20)
 
 /* In the list of ranges. */
 static const char *const words[VT_N_RANGE_KINDS] = {
@@ -121,22 +123,46 @@ static void print_own_rest(const struct vt_table *t, const struct vt_model_ledge
 					     "and allocations that could not be listed",
 			     !ledger->whole });
 	print_local_memory(t, d);
-	vt_table_row(t, &(struct vt_table_row){ 0, "not of this process",
-						d->rest_bytes - d->own_rest_bytes, VT_NO_BLOCKS,
-						"other processes, managed memory, the driver's own",
-						false });
+	vt_table_row(t, &(struct vt_table_row){ 0, "this process, all of the above",
+						d->found_bytes + d->own_rest_bytes, VT_NO_BLOCKS,
+						NULL, false, true });
+}
+
+/* As they are listed below the device; by the same count as what is this process's. */
+static void print_not_ours(const struct vt_table *t, const struct vt_model *model,
+			   const struct vt_model_ledger_device *d)
+{
+	const struct vt_model_gpu *gpu = vt_model_gpu(&model->usage, d->device);
+	uint64_t bytes = d->rest_bytes - d->own_rest_bytes, nobodys;
+
+	if (!gpu || !gpu->rest_known || gpu->rest_bytes < 0 || (uint64_t)gpu->rest_bytes > bytes) {
+		vt_table_row(t,
+			     &(struct vt_table_row){
+				     0, "not of this process", bytes, VT_NO_BLOCKS,
+				     "other processes, managed memory, the driver's own", false });
+		return;
+	}
+	nobodys = (uint64_t)gpu->rest_bytes;
+	if (bytes > nobodys)
+		vt_table_row(t, &(struct vt_table_row){ 0, "other processes", bytes - nobodys,
+							VT_NO_BLOCKS, "listed above", false });
+	vt_table_row(t, &(struct vt_table_row){
+				0, model->usage.whole ? "no process" : "no process seen from here",
+				nobodys, VT_NO_BLOCKS, "managed memory, the driver's own", false });
 }
 
 /* Managed memory moves between the device and the host; how much is here, nobody tells. */
-static void print_rest(const struct vt_table *t, const struct vt_model_ledger *ledger,
+static void print_rest(const struct vt_table *t, const struct vt_model *model,
 		       const struct vt_model_ledger_device *d)
 {
+	const struct vt_model_ledger *ledger = &model->ledger;
 	const struct vt_model_line *managed = &d->kinds[VT_RANGE_MANAGED];
 	uint64_t rest = d->rest_bytes - d->own_rest_bytes; /* it is in no process's count */
 	uint64_t most = managed->asked < rest ? managed->asked : rest;
 
 	if (d->own_rest_known) {
 		print_own_rest(t, ledger, d);
+		print_not_ours(t, model, d);
 	} else {
 		vt_table_row(t, &(struct vt_table_row){
 					0, "contexts, code, other processes", d->rest_bytes,
@@ -166,7 +192,7 @@ bool vt_text_ledger_rows(const struct vt_table *t, const struct vt_model *model,
 	vt_text_libpool_rows(t, model, d);
 	print_kinds(t, ledger, d);
 	if (d->rest_known)
-		print_rest(t, ledger, d);
+		print_rest(t, model, d);
 	return true;
 }
 
@@ -177,6 +203,17 @@ void vt_text_ledger_beside(struct vt_line *line, const struct vt_model *model, i
 }
 
 /* ---- a process without PyTorch's allocator ---- */
+
+static void print_unknown(const struct vt_table *t)
+{
+	vt_line_pad(t->line, 2);
+	vt_line_wrap(t->line, VT_WARN,
+		     "whose the memory is, is not known: PyTorch's blocks could not be read", 4, 2);
+	if (t->device)
+		vt_table_row(t, &(struct vt_table_row){ 0, "used by all processes",
+							t->device->used_bytes, VT_NO_BLOCKS, NULL,
+							false });
+}
 
 static void print_device(struct vt_line *line, const struct vt_model *model,
 			 const struct vt_model_ledger_device *d)
@@ -200,7 +237,8 @@ static void print_device(struct vt_line *line, const struct vt_model *model,
 	vt_line_right(line, VT_DIM, "blocks", VT_TABLE_BLOCKS_COLUMNS);
 	vt_line_right(line, VT_DIM, t.device ? "share" : "", VT_TABLE_SHARE_COLUMNS);
 	vt_line_end(line);
-	vt_text_ledger_rows(&t, model, d->device);
+	if (!vt_text_ledger_rows(&t, model, d->device))
+		print_unknown(&t);
 	if (t.device)
 		vt_table_row(&t, &(struct vt_table_row){ 0, "free", t.device->free_bytes,
 							 VT_NO_BLOCKS, NULL, false });
@@ -290,22 +328,40 @@ static void print_range(struct vt_line *line, const struct vt_model *model,
 	vt_line_end(line);
 }
 
-void vt_text_ranges(struct vt_line *line, const struct vt_model *model)
+/* Most of what the process has allocated on it is in no library's books. */
+static bool is_mostly_raw(const struct vt_model_ledger_device *d)
+{
+	uint64_t raw = d->kinds[VT_RANGE_DEVICE].bytes + d->kinds[VT_RANGE_MAPPED].bytes;
+
+	return d->claims_known && raw >= MUCH_RAW && raw > d->found_bytes / 2;
+}
+
+static bool is_raw_one(const struct vt_model *model, const struct vt_model_range *range)
+{
+	const struct vt_model_ledger_device *d = vt_model_ledger_device(model, range->rec.device);
+
+	return (range->rec.kind == VT_RANGE_DEVICE || range->rec.kind == VT_RANGE_MAPPED) &&
+	       !range->claimed_bytes && d && is_mostly_raw(d);
+}
+
+/* Those of the ledger that are shown, the largest first; NULL when out of memory. */
+static struct listed *sort_ranges(const struct vt_model *model, bool raw, size_t *n)
 {
 	const struct vt_model_ledger *ledger = &model->ledger;
-	struct listed *sorted;
+	struct listed *sorted = malloc((ledger->ranges.n + 1) * sizeof(*sorted));
 
-	if (!ledger->known)
-		return;
-	vt_text_title(line, NULL, "Allocations of the driver, the largest first");
-	sorted = malloc((ledger->ranges.n + 1) * sizeof(*sorted));
-	if (!sorted) {
-		line->buf.failed = true;
-		return;
-	}
-	for (size_t i = 0; i < ledger->ranges.n; i++)
-		sorted[i].range = &ledger->ranges.data[i];
-	qsort(sorted, ledger->ranges.n, sizeof(*sorted), compare_sizes);
+	*n = 0;
+	for (size_t i = 0; sorted && i < ledger->ranges.n; i++)
+		if (!raw || is_raw_one(model, &ledger->ranges.data[i]))
+			sorted[(*n)++].range = &ledger->ranges.data[i];
+	if (*n)
+		qsort(sorted, *n, sizeof(*sorted), compare_sizes);
+	return sorted;
+}
+
+static void print_ranges(struct vt_line *line, const struct vt_model *model,
+			 const struct listed *sorted, size_t n)
+{
 	vt_line_pad(line, 2);
 	vt_line_add(line, VT_DIM, "address");
 	vt_line_pad(line, 2 + ADDRESS_COLUMNS);
@@ -315,7 +371,39 @@ void vt_text_ranges(struct vt_line *line, const struct vt_model *model)
 	vt_line_cell(line, VT_DIM, "kind", KIND_COLUMNS, VT_CUT_END);
 	vt_line_add(line, VT_DIM, "whose");
 	vt_line_end(line);
-	for (size_t i = 0; i < ledger->ranges.n; i++)
+	for (size_t i = 0; i < n; i++)
 		print_range(line, model, sorted[i].range);
+}
+
+void vt_text_ranges(struct vt_line *line, const struct vt_model *model)
+{
+	struct listed *sorted;
+	size_t n;
+
+	if (!model->ledger.known)
+		return;
+	vt_text_title(line, NULL, "Allocations of the driver, the largest first");
+	sorted = sort_ranges(model, false, &n);
+	line->buf.failed |= !sorted;
+	print_ranges(line, model, sorted, n);
+	free(sorted);
+}
+
+void vt_text_raw_ranges(struct vt_line *line, const struct vt_model *model)
+{
+	char count[VT_NUM_MAX];
+	struct listed *sorted;
+	size_t n;
+
+	if (!model->ledger.known)
+		return;
+	sorted = sort_ranges(model, true, &n);
+	line->buf.failed |= !sorted;
+	if (n) {
+		vt_text_title(line, n > MAX_RAW ? "--ranges lists all" : NULL,
+			      "%s%s raw allocation%s", n > MAX_RAW ? "The largest of " : "",
+			      vt_format_count(count, n), n == 1 ? "" : "s");
+		print_ranges(line, model, sorted, n < MAX_RAW ? n : MAX_RAW);
+	}
 	free(sorted);
 }

@@ -463,49 +463,158 @@ static void print_cell(struct vt_line *line, bool known, uint64_t bytes)
 	vt_line_right(line, VT_PLAIN, known ? vt_format_size(number, bytes) : "", CELL_COLUMNS);
 }
 
-static const char many_note[] =
-	"largest: the largest hole of the cache. else: other libraries, CUDA context, other "
-	"processes";
+/* Without a ledger, all that is not PyTorch's is in the rest. */
+struct many {
+	const struct vt_model_allocator *a;
+	const struct vt_model_device *d;
+	const struct vt_model_ledger_device *ledger; /* NULL: whose the rest is, is not known */
+};
+
+static bool many_in_use(const struct many *m, uint64_t *bytes)
+{
+	*bytes = m->a->allocated_bytes + m->a->awaiting_bytes;
+	return true;
+}
+
+static bool many_cached(const struct many *m, uint64_t *bytes)
+{
+	*bytes = m->a->cached_bytes;
+	return true;
+}
+
+static bool many_largest(const struct many *m, uint64_t *bytes)
+{
+	*bytes = m->a->largest_cached;
+	return m->a->cached_blocks > 0;
+}
+
+static bool many_pools(const struct many *m, uint64_t *bytes)
+{
+	*bytes = 0;
+	for (int i = VT_CLAIMER_LIBPOOLS; m->ledger && i < VT_N_CLAIMERS; i++)
+		*bytes += m->ledger->claimed[i].bytes;
+	return m->ledger;
+}
+
+static bool many_raw(const struct many *m, uint64_t *bytes)
+{
+	if (m->ledger)
+		*bytes = m->ledger->kinds[VT_RANGE_DEVICE].bytes +
+			 m->ledger->kinds[VT_RANGE_MAPPED].bytes;
+	return m->ledger;
+}
+
+static bool many_others(const struct many *m, uint64_t *bytes)
+{
+	*bytes = 0;
+	for (int kind = 0; m->ledger && kind < VT_N_RANGE_KINDS; kind++)
+		if (vt_range_is_of_device((uint8_t)kind) && kind != VT_RANGE_DEVICE &&
+		    kind != VT_RANGE_MAPPED)
+			*bytes += m->ledger->kinds[kind].bytes;
+	return m->ledger;
+}
+
+static bool many_rest(const struct many *m, uint64_t *bytes)
+{
+	*bytes = m->ledger ? m->ledger->rest_bytes : m->a->other_bytes;
+	return m->ledger ? m->ledger->rest_known : m->a->other_known;
+}
+
+static bool many_free(const struct many *m, uint64_t *bytes)
+{
+	*bytes = m->d ? m->d->free_bytes : 0;
+	return m->d && m->d->have_memory;
+}
+
+static const struct {
+	const char *head;
+	bool (*of)(const struct many *m, uint64_t *bytes);
+	int columns; /* that the terminal must have */
+	bool listed; /* there if the driver's list is known */
+} many_columns[] = {
+	{ "in use", many_in_use, 0, false },    { "cached", many_cached, 0, false },
+	{ "largest", many_largest, 88, false }, { "libraries", many_pools, 68, true },
+	{ "raw", many_raw, 68, true },          { "driver's", many_others, 78, true },
+	{ "rest", many_rest, 68, false },       { "free", many_free, 0, false },
+};
+
+#define N_MANY (sizeof(many_columns) / sizeof(many_columns[0]))
+
+static bool is_many_shown(const struct vt_line *line, size_t column, bool listed)
+{
+	return line->columns >= many_columns[column].columns &&
+	       (listed || !many_columns[column].listed);
+}
+
+static void print_many_row(struct vt_line *line, const struct many *m, bool listed)
+{
+	vt_line_pad(line, 2);
+	vt_line_addf(line, VT_PLAIN, "%d", m->a->device);
+	vt_line_pad(line, 2 + GPU_COLUMNS);
+	if (!m->a->exact) {
+		vt_line_add(line, VT_WARN, vt_text_why_inexact(m->a));
+		vt_line_end(line);
+		return;
+	}
+	for (size_t i = 0; i < N_MANY; i++) {
+		uint64_t bytes = 0;
+		bool known = many_columns[i].of(m, &bytes);
+
+		if (is_many_shown(line, i, listed))
+			print_cell(line, known, bytes);
+	}
+	vt_line_end(line);
+}
+
+static void print_many_note(struct vt_line *line, bool listed)
+{
+	static const char *const words[N_MANY] = {
+		"in use, cached: PyTorch's",
+		NULL,
+		"largest: hole of its cache",
+		"libraries: pools of others",
+		"raw: cudaMalloc and cuMemMap that nobody claims",
+		"driver's: its pools, graphs, arrays, code",
+		NULL,
+		NULL,
+	};
+	struct vt_str text = { 0 };
+
+	for (size_t i = 0; i < N_MANY; i++)
+		if (words[i] && is_many_shown(line, i, listed))
+			vt_str_addf(&text, "%s. ", words[i]);
+	if (is_many_shown(line, N_MANY - 2, listed))
+		vt_str_add(&text, listed ? "rest: contexts, other processes" :
+					   "rest: other libraries, contexts, other processes");
+	else
+		vt_str_add(&text, "A wider terminal shows more");
+	vt_line_pad(line, 2);
+	vt_line_wrap(line, VT_DIM, vt_str_get(&text), 2, 3);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
 
 static void print_many(struct vt_line *line, const struct vt_model *model)
 {
-	static const char *const heads[] = { "in use",  "awaiting", "cached",
-					     "largest", "else",     "free" };
-	bool wide = line->columns >= 2 + GPU_COLUMNS + 6 * CELL_COLUMNS;
+	bool listed = model->ledger.known;
 
 	vt_text_title(line, NULL, "Memory by GPU");
 	vt_line_pad(line, 2 + GPU_COLUMNS);
-	for (size_t i = 0; i < 6; i++)
-		if (wide || (i != 1 && i != 3 && i != 4))
-			vt_line_right(line, VT_DIM, heads[i], CELL_COLUMNS);
+	for (size_t i = 0; i < N_MANY; i++)
+		if (is_many_shown(line, i, listed))
+			vt_line_right(line, VT_DIM, many_columns[i].head, CELL_COLUMNS);
 	vt_line_end(line);
 	for (size_t i = 0; i < model->allocators.n; i++) {
 		const struct vt_model_allocator *a = &model->allocators.data[i];
-		const struct vt_model_device *d = vt_model_device(model, a->device);
+		struct many m = { a, vt_model_device(model, a->device),
+				  vt_model_ledger_device(model, a->device) };
 
-		if (never_used(a))
-			continue;
-		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_PLAIN, "%d", a->device);
-		vt_line_pad(line, 2 + GPU_COLUMNS);
-		if (!a->exact) {
-			vt_line_add(line, VT_WARN, vt_text_why_inexact(a));
-			vt_line_end(line);
-			continue;
-		}
-		print_cell(line, true, a->allocated_bytes);
-		if (wide)
-			print_cell(line, a->awaiting_bytes > 0, a->awaiting_bytes);
-		print_cell(line, true, a->cached_bytes);
-		if (wide) {
-			print_cell(line, a->cached_blocks > 0, a->largest_cached);
-			print_cell(line, a->other_known, a->other_bytes);
-		}
-		print_cell(line, d && d->have_memory, d ? d->free_bytes : 0);
-		vt_line_end(line);
+		if (m.ledger && !m.ledger->claims_known)
+			m.ledger = NULL;
+		if (!never_used(a))
+			print_many_row(line, &m, listed);
 	}
-	vt_line_pad(line, 2);
-	vt_line_wrap(line, VT_DIM, wide ? many_note : "a wider terminal shows more", 2, 3);
+	print_many_note(line, listed);
 }
 
 /* ---- the driver's pools, if PyTorch has no memory ---- */

@@ -40,7 +40,7 @@ static void print_note(struct vt_line *line, const struct vt_table_row *row)
 
 void vt_table_row(const struct vt_table *t, const struct vt_table_row *row)
 {
-	enum vt_style style = row->depth ? VT_DIM : VT_PLAIN;
+	enum vt_style style = row->depth ? VT_DIM : row->is_sum ? VT_BOLD : VT_PLAIN;
 	char number[VT_NUM_MAX];
 
 	vt_line_pad(t->line, 2 + row->depth * 2);
@@ -49,7 +49,7 @@ void vt_table_row(const struct vt_table *t, const struct vt_table_row *row)
 	vt_line_right(t->line, style,
 		      row->blocks == VT_NO_BLOCKS ? "" : vt_format_count(number, row->blocks),
 		      VT_TABLE_BLOCKS_COLUMNS);
-	if (t->device && row->depth == 0)
+	if (t->device && row->depth == 0 && !row->is_sum)
 		vt_line_right(t->line, style,
 			      vt_format_share(number, row->bytes, t->device->total_bytes),
 			      VT_TABLE_SHARE_COLUMNS);

@@ -27,6 +27,7 @@ struct vt_table_row {
 	uint64_t blocks;  /* or VT_NO_BLOCKS */
 	const char *note; /* or NULL */
 	bool need_note;   /* otherwise it is left out if it does not fit beside the numbers */
+	bool is_sum;      /* of rows above: bold, and has no share */
 };
 
 struct vt_table vt_table(struct vt_line *line, const struct vt_model_device *device);

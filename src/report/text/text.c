@@ -318,6 +318,8 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 	vt_text_headlines(&line, model);
 	vt_text_caught(&line, model);
 	vt_text_memory(&line, model);
+	if (!options->all_ranges)
+		vt_text_raw_ranges(&line, model);
 	vt_text_host(&line, model);
 	vt_text_pinned(&line, model);
 	vt_text_collectives(&line, model);

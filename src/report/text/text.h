@@ -44,8 +44,9 @@ void vt_text_gpu_processes(struct vt_line *line, const struct vt_model *model,
 /* Where JAX's arrays were made, if it was asked; all: every place, with all frames. */
 void vt_text_jax(struct vt_line *line, const struct vt_model *model, bool all);
 
-/* Every allocation of the driver. */
+/* Every allocation of the driver; the largest of those that nobody claims, if these are most. */
 void vt_text_ranges(struct vt_line *line, const struct vt_model *model);
+void vt_text_raw_ranges(struct vt_line *line, const struct vt_model *model);
 
 /* The out-of-memory error that the report was made for. */
 void vt_text_caught(struct vt_line *line, const struct vt_model *model);
