@@ -17,6 +17,7 @@
 #define PAGE VT_AREA_PAGE
 #define SLOT UINT64_C(512)
 #define WINDOW (16 * PAGE)
+#define BACK 4 /* empty windows that are looked at before a full one */
 
 /*
  * Every slot of shared pages is asked for as long as all of them together miss no more often than
@@ -181,7 +182,35 @@ static enum vt_walk_outcome walk_closely(struct vt_ranges_walk *w, uint64_t end)
 
 /* ---- a huge area ---- */
 
-/* A window is walked closely if something is at its start, or was in the window before. */
+static int has_something(struct vt_ranges_walk *w, uint64_t from, uint64_t end)
+{
+	struct vt_range_rec rec;
+
+	for (uint64_t at = from; at < end; at += PAGE)
+		if (vt_helper_walk_ask(w, at, &rec))
+			return 1;
+	return 0;
+}
+
+/*
+ * Neighbouring reservations are one area: what is smaller than a window can lie in windows before
+ * the one where something was met first, or at the end. Where to begin, behind what was walked.
+ */
+static uint64_t go_back(struct vt_ranges_walk *w, uint64_t at)
+{
+	uint64_t walked = w->answer->walk.walked, begin = at - WINDOW;
+
+	for (int empty = 0; empty < BACK && at >= walked + 2 * WINDOW; empty++) {
+		at -= WINDOW;
+		if (!has_something(w, at - WINDOW, at))
+			continue;
+		begin = at - WINDOW;
+		empty = -1;
+	}
+	return begin > walked ? begin : walked;
+}
+
+/* A window is walked closely if something is at its start, or in the one before; and the last. */
 static enum vt_walk_outcome walk_huge(struct vt_ranges_walk *w)
 {
 	struct vt_area_walk *a = &w->answer->walk;
@@ -196,16 +225,17 @@ static enum vt_walk_outcome walk_huge(struct vt_ranges_walk *w)
 
 		if (vt_helper_walk_is_over(w))
 			return VT_WALK_OUT_OF_TIME;
-		if (!close && !vt_helper_walk_ask(w, a->at, &rec)) {
+		if (!close && window_end < end && !vt_helper_walk_ask(w, a->at, &rec)) {
 			a->at = window_end;
 			skipped = 1;
 			continue;
 		}
 		if (!close && skipped)
-			a->at -= WINDOW;
+			a->at = go_back(w, a->at);
 		outcome = walk_closely(w, window_end);
 		if (outcome != VT_WALK_DONE)
 			return outcome;
+		a->walked = a->at;
 		close = w->answer->n_ranges > n;
 		skipped = 0;
 	}
@@ -296,6 +326,7 @@ enum vt_walk_outcome vt_helper_walk_area(struct vt_ranges_walk *w)
 	enum vt_walk_outcome outcome;
 
 	if (!a->stride) {
+		a->walked = a->walked ? a->walked : w->area.start;
 		if (!a->at)
 			a->at = up(w->area.start, SLOT);
 		outcome = is_huge ? walk_huge(w) : walk_closely(w, w->area.end);

@@ -288,6 +288,7 @@ struct vt_device_limits {
 /* How far one area is walked. */
 struct vt_area_walk {
 	uint64_t at;        /* where it goes on; 0: at the start */
+	uint64_t walked;    /* of a huge area: nothing before this is walked again */
 	uint64_t close_end; /* up to there slot by slot: small allocations share the page */
 	uint64_t misses;    /* in a row, on the way there */
 	/* 0: every page is asked for; else those that look empty once more, so far apart */

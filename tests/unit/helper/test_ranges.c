@@ -592,6 +592,31 @@ static void test_nothing_shared(void **test)
 	assert_int_equal(file->shared.ranges.step_bytes, 0);
 }
 
+/*
+ * Reservations that touch are one area: what is smaller than a window lies between two that are
+ * found, in windows before that of the second.
+ */
+static void test_between_reservations(void **test)
+{
+	const struct vt_ranges_answer *answer = &file->shared.ranges;
+	const uint64_t seam = POOLS + 128 * GIB;
+
+	(void)test;
+	n_book = 0;
+	add(VT_RANGE_POOL, POOLS + 64 * MIB, 2 * MIB);
+	add(VT_RANGE_MAPPED, seam - 150 * MIB, 2 * MIB);
+	add(VT_RANGE_MAPPED, seam - 90 * MIB, 20 * MIB);
+	add(VT_RANGE_MAPPED, seam - 26 * MIB, 20 * MIB);
+	add(VT_RANGE_DEVICE, seam + 2 * MIB, 64 * MIB);
+	add(VT_RANGE_DEVICE, seam + 70 * MIB, 64 * MIB);
+	add(VT_RANGE_POOL, seam + 100 * MIB + 34 * MIB, 2 * MIB);
+	add(VT_RANGE_MAPPED, POOLS + 280 * GIB - 100 * MIB, 20 * MIB);
+	add(VT_RANGE_MAPPED, POOLS + 280 * GIB - 30 * MIB, 20 * MIB);
+	assert_int_equal(walk(ROOM), VT_HELPER_OK);
+	assert_book(found(), answer->n_ranges);
+	assert_in_range(answer->probes, 1000, 20000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -608,6 +633,7 @@ int main(void)
 		cmocka_unit_test_setup(test_one_by_one, setup),
 		cmocka_unit_test_setup(test_holes_at_the_start, setup),
 		cmocka_unit_test_setup(test_nothing_shared, setup),
+		cmocka_unit_test_setup(test_between_reservations, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
