@@ -68,12 +68,11 @@ static void print_line(struct vt_line *line, const struct vt_growth_source *s, i
 	vt_line_pad(line, 2);
 	vt_line_cell(line, VT_BOLD, vt_str_get(&label), label_columns, VT_CUT_END);
 	vt_line_right(line, VT_PLAIN, vt_format_change(number, grown), CHANGE_COLUMNS);
-	vt_line_right(
-		line, VT_PLAIN,
-		seconds > 0 ?
-			vt_format_change(number, (int64_t)((double)grown / (seconds / 3600))) :
-			"",
-		CHANGE_COLUMNS);
+	vt_line_right(line, VT_PLAIN,
+		      seconds > 0 ? vt_format_change(number,
+						     (int64_t)((double)grown / (seconds / 3600))) :
+				    "",
+		      CHANGE_COLUMNS);
 	snprintf(blocks, sizeof(blocks), "%s %s %s", vt_format_count(before, s->first.blocks),
 		 line->ascii ? "->" : "→", vt_format_count(after, s->last.blocks));
 	vt_line_right(line, VT_PLAIN, s->first.blocks || s->last.blocks ? blocks : "",

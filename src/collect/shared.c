@@ -93,7 +93,7 @@ static bool add(struct shared *shared, struct mapping what)
 	return m;
 }
 
-/* As the kernel has it: a file of another kind, on a file system that does not answer, is not asked. */
+/* As the kernel has it: a file system that does not answer is not asked. */
 static bool ask_size(int dir, const char *path, struct statx *st)
 {
 	return !statx(dir, path, AT_STATX_DONT_SYNC, STATX_INO | STATX_BLOCKS | STATX_TYPE, st) &&

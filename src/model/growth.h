@@ -23,16 +23,17 @@ struct vt_model_grown {
 	const char *label; /* in words */
 	int device;        /* -1: of none, or of all */
 	uint64_t before_bytes, after_bytes;
-	uint64_t before_blocks, after_blocks; /* of a line: ranges or chunks; of an owner: tensors */
-	int64_t grown_bytes; /* after - before, without what replaced older memory */
+	uint64_t before_blocks,
+		after_blocks; /* of a line: ranges or chunks; of an owner: tensors */
+	int64_t grown_bytes;  /* after - before, without what replaced older memory */
 };
 
 struct vt_model_growth {
 	bool known; /* the report is the last of a series */
 	uint64_t looks, failed;
-	uint64_t line_looks, owner_looks; /* of looks: with a ledger, with owners */
-	double seconds;                   /* from the first look to the last */
-	double line_seconds;              /* the same of those with a ledger */
+	uint64_t line_looks, owner_looks;    /* of looks: with a ledger, with owners */
+	double seconds;                      /* from the first look to the last */
+	double line_seconds;                 /* the same of those with a ledger */
 	VT_VEC(struct vt_model_grown) items; /* what grows; the largest of each kind first */
 };
 

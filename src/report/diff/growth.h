@@ -3,9 +3,9 @@
  * Finds the sources whose memory grows, from a series of looks at one process. A source is a site
  * if backtraces are recorded; otherwise all blocks in use of one size on one stream. A look counts
  * only if every allocator in it is exact. A source may also be an owner: a variable that holds
- * blocks for one purpose (keepers.h). Its looks are fewer, as they cost more. And a source may be a line of
- * the ledger (lines.h): memory that is not PyTorch's. A line that is not known for certain in a
- * look is left out of that look.
+ * blocks for one purpose (keepers.h). Its looks are fewer, as they cost more. And a source may be
+ * a line of the ledger (lines.h): memory that is not PyTorch's. A line that is not known for
+ * certain in a look is left out of that look.
  *
  * A source grows if all these conditions hold:
  *
