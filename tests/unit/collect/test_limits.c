@@ -10,16 +10,26 @@
 #include "collect/collect.h"
 
 #define MAX_FRAMES 8
-#define LIBC(name) \
-	{ .kind = VT_FRAME_NATIVE, .function = (name), .module = "libc.so.6" }
-#define DRIVER(name) \
-	{ .kind = VT_FRAME_NATIVE, .function = (name), .module = "libcuda.so.580.159.04" }
-#define RUNTIME(name) \
-	{ .kind = VT_FRAME_NATIVE, .function = (name), .module = "libcudart.so.13" }
-#define PROGRAM(name) \
-	{ .kind = VT_FRAME_NATIVE, .function = (name), .module = "train" }
-#define PYTHON(name) \
-	{ .kind = VT_FRAME_PYTHON, .function = (name) }
+#define LIBC(name)                                                                 \
+	{                                                                          \
+		.kind = VT_FRAME_NATIVE, .function = (name), .module = "libc.so.6" \
+	}
+#define DRIVER(name)                                                                           \
+	{                                                                                      \
+		.kind = VT_FRAME_NATIVE, .function = (name), .module = "libcuda.so.580.159.04" \
+	}
+#define RUNTIME(name)                                                                    \
+	{                                                                                \
+		.kind = VT_FRAME_NATIVE, .function = (name), .module = "libcudart.so.13" \
+	}
+#define PROGRAM(name)                                                          \
+	{                                                                      \
+		.kind = VT_FRAME_NATIVE, .function = (name), .module = "train" \
+	}
+#define PYTHON(name)                                        \
+	{                                                   \
+		.kind = VT_FRAME_PYTHON, .function = (name) \
+	}
 
 static const struct {
 	const char *what;

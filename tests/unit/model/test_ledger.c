@@ -535,11 +535,10 @@ int main(void)
 		cmocka_unit_test(test_devices),        cmocka_unit_test(test_no_mappings),
 		cmocka_unit_test(test_partial_claims), cmocka_unit_test(test_released_segment),
 		cmocka_unit_test(test_inexact),        cmocka_unit_test(test_moved),
-		cmocka_unit_test(test_pytorch_moved),
-		cmocka_unit_test(test_own_rest),       cmocka_unit_test(test_unknown_pools),
-		cmocka_unit_test(test_pool_twice),     cmocka_unit_test(test_overlaps),
-		cmocka_unit_test(test_nonsense),       cmocka_unit_test(test_many),
-		cmocka_unit_test(test_local_memory),
+		cmocka_unit_test(test_pytorch_moved),  cmocka_unit_test(test_own_rest),
+		cmocka_unit_test(test_unknown_pools),  cmocka_unit_test(test_pool_twice),
+		cmocka_unit_test(test_overlaps),       cmocka_unit_test(test_nonsense),
+		cmocka_unit_test(test_many),           cmocka_unit_test(test_local_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
