@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jaxlib/py_array.h: a PyArrayObject has a flag that it is initialised, and then what the array is:
- * aval, whether its type is weak, dtype, shape, sharding. That is how 0.10.2 has it. Where two
- * words for weak references and a dict come first, it is tried behind those. What else there may
- * be is left out, as the classes of aval and dtype show.
+ * aval, dtype, shape, sharding. The table has what was seen in each release; what else there may be
+ * is left out, as the classes of aval and dtype show.
  */
 #include <string.h>
 
 #include "walk/arrays/arrays.h"
 #include "walk/arrays/dtype.h"
 
-enum {
-	INITIALIZED = 0, /* a bool, as WEAK_TYPE is */
-	AVAL = 1,
-	WEAK_TYPE = 2,
-	DTYPE = 3,
-	SHAPE = 4, /* std::vector<int64_t>: begin, end, capacity */
-	SHARDING = 7,
-	WORDS = 8,
+/* In words behind the head of the object. */
+struct layout {
+	uint8_t initialized; /* a bool */
+	uint8_t aval, dtype;
+	uint8_t shape; /* std::vector<int64_t>: begin, end, capacity */
+	uint8_t sharding;
 };
 
-static const uint32_t begins[] = { 0, 16 };
+static const struct layout layouts[] = {
+	{ 0, 1, 3, 4, 7 },  /* 0.10.2 */
+	{ 2, 3, 5, 6, 9 },  /* the same behind two words for weak references and a dict */
+	{ 0, 5, 6, 7, 10 }, /* 0.11.2, 0.12.0 */
+};
+
+#define MAX_WORDS 11
 
 static bool is_of(struct vt_pyheap *heap, uint64_t object, const char *module, const char *name)
 {
@@ -28,11 +31,6 @@ static bool is_of(struct vt_pyheap *heap, uint64_t object, const char *module, c
 
 	return cls != VT_GRAPH_NONE && !strcmp(heap->classes.data[cls].name, name) &&
 	       (!module || !strcmp(heap->classes.data[cls].module, module));
-}
-
-static bool is_flag(uint64_t word)
-{
-	return (word & 0xff) <= 1;
 }
 
 static bool read_shape(struct vt_pyheap *heap, const uint64_t *vector, uint32_t item_bytes,
@@ -53,20 +51,21 @@ static bool read_shape(struct vt_pyheap *heap, const uint64_t *vector, uint32_t 
 	return true;
 }
 
-static bool read_at(struct vt_pyheap *heap, uint64_t at, struct vt_arrays_jax *array)
+static bool read_by(struct vt_pyheap *heap, uint64_t at, const struct layout *l,
+		    struct vt_arrays_jax *array)
 {
-	uint64_t words[WORDS];
+	uint64_t words[MAX_WORDS];
 	const struct vt_dtype *dtype;
 
-	if (!vt_pages_read(heap->pages, at, words, sizeof(words)) ||
-	    (words[INITIALIZED] & 0xff) != 1 || !is_flag(words[WEAK_TYPE]) ||
-	    !is_of(heap, words[AVAL], "jax._src.core", "ShapedArray"))
+	if (!vt_pages_read(heap->pages, at, words, (l->sharding + 1) * sizeof(*words)) ||
+	    (words[l->initialized] & 0xff) != 1 ||
+	    !is_of(heap, words[l->aval], "jax._src.core", "ShapedArray"))
 		return false;
-	dtype = vt_dtype_at(heap, words[DTYPE]);
-	if (!dtype || !read_shape(heap, words + SHAPE, dtype->bytes, array))
+	dtype = vt_dtype_at(heap, words[l->dtype]);
+	if (!dtype || !read_shape(heap, words + l->shape, dtype->bytes, array))
 		return false;
 	array->dtype = dtype->name;
-	array->single = is_of(heap, words[SHARDING], NULL, "SingleDeviceSharding");
+	array->single = is_of(heap, words[l->sharding], NULL, "SingleDeviceSharding");
 	return true;
 }
 
@@ -78,10 +77,12 @@ bool vt_arrays_jax(struct vt_arrays *arrays, uint64_t addr, struct vt_arrays_jax
 	if (!is_of(heap, addr, "jaxlib._jax", "ArrayImpl") &&
 	    !is_of(heap, addr, "jaxlib.xla_extension", "ArrayImpl"))
 		return false;
-	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-		if (heap->classes.data[cls].basicsize >=
-			    (int64_t)(heap->head + begins[i] + WORDS * 8) &&
-		    read_at(heap, addr + heap->head + begins[i], array))
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+		int64_t bytes = (int64_t)heap->head + (layouts[i].sharding + 1) * INT64_C(8);
+
+		if (heap->classes.data[cls].basicsize >= bytes &&
+		    read_by(heap, addr + heap->head, &layouts[i], array))
 			return true;
+	}
 	return false;
 }

@@ -29,7 +29,7 @@ typedef bool vt_cxx_visit(void *arg, uint64_t element);
 bool vt_cxx_tree(struct vt_pages *pages, uint64_t header, uint64_t max, vt_cxx_visit *visit,
 		 void *arg);
 /* The header of the tree that has this node; 0: none has it. */
-uint64_t vt_cxx_tree_of(struct vt_pages *pages, uint64_t node);
+uint64_t vt_cxx_tree_of(struct vt_pages *pages, uint64_t at);
 
 /* The elements of the std::list at list, in the same way. */
 bool vt_cxx_list(struct vt_pages *pages, uint64_t list, uint64_t max, vt_cxx_visit *visit,
