@@ -394,7 +394,7 @@ def test_ledger_watch():
     with a_program() as calls:
         settled(calls)
         out = ledger.watch(calls, lambda i: calls.allocate("malloc", 32 * MIB), 6)
-        equal([label for label, _ in ledger.grows(out)], ["raw cudaMalloc, unattributed"], out)
+        equal([label for label, _ in ledger.grows(out)], ["raw cudaMalloc, unattributed on GPU 0"], out)
         print("    | " + out.strip().replace("\n", "\n    | "))
 
 

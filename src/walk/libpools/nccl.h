@@ -31,8 +31,10 @@ bool vt_nccl_is_communicator(struct vt_nccl *nccl, uint64_t addr);
 
 #define VT_NCCL_USERS UINT16_MAX /* in vt_nccl.holder */
 
-/* Notes in nccl->holder what users have registered with the communicator. Errors as below. */
-struct vt_error *vt_nccl_note_users(struct vt_nccl *nccl, uint64_t comm);
+/*
+ * Notes in nccl->holder what users have registered with the communicator at addr. Errors as below.
+ */
+struct vt_error *vt_nccl_note_users(struct vt_nccl *nccl, uint64_t addr);
 
 /*
  * Notes in nccl->holder all of target->shareable that the communicator's structures point to and

@@ -15,6 +15,7 @@
  */
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/map.h"
 #include "walk/libpools/nccl.h"
@@ -26,6 +27,7 @@
 #define MAX_BLOCKS 8192
 #define MAX_BYTES (UINT64_C(32) << 20) /* of all blocks of a communicator */
 #define MAX_DEPTH 6
+#define MAX_HUNKS 64 /* each points to the next */
 
 /* ---- blocks of malloc() ---- */
 
@@ -107,7 +109,6 @@ struct walk {
 	struct vt_map known;         /* address → block.shared */
 	uint64_t bytes;
 	uint64_t *words; /* of the block that is looked at */
-	bool users;      /* what is looked for is what users have registered */
 };
 
 static void walk_deinit(struct walk *w)
@@ -188,31 +189,14 @@ static bool has_references(const struct walk *w, const struct block *b)
 	       w->words[0] >> 32 <= 1;
 }
 
-/*
- * ncclReg, which the slots of the communicator's cache of registrations point to: begAddr, endAddr;
- * 2.24: a number of pages, references, addr. The buffer is a user's, also where the network's
- * transports keep its address.
- */
-static bool is_registration(const struct walk *w, const struct block *b, size_t *index)
-{
-	const uint64_t *words = w->words;
-
-	if (b->depth != 2 || b->size < 128)
-		return false;
-	if (words[0] % PAGE == 0 && words[1] > words[0] && find_allocation(w, words[0], index) &&
-	    words[1] - words[0] <= w->nccl->target->shareable[*index].size)
-		return true;
-	return words[0] && words[0] < (UINT64_C(1) << 32) && words[2] % PAGE == 0 &&
-	       find_allocation(w, words[2], index);
-}
-
+/* Only hunks are below hunks. */
 static enum proof proof_of(const struct walk *w, const struct block *b)
 {
 	if (b->depth == 0 || b->shared)
 		return ALL;
-	if (b->depth == 1 && has_references(w, b) && !is_hunk(w, b))
-		return ALL;
-	return is_hunk(w, b) ? DESTRUCTORS : NOTHING;
+	if (is_hunk(w, b))
+		return DESTRUCTORS;
+	return b->depth == 1 && has_references(w, b) ? ALL : NOTHING;
 }
 
 /* One that was met before proves more if it turns out to be below ncclSharedResources. */
@@ -242,15 +226,14 @@ static struct vt_error *add(struct walk *w, uint64_t addr, uint8_t depth, uint8_
 
 static struct vt_error *look_at(struct walk *w, struct block b)
 {
-	size_t n = b.size / sizeof(uint64_t), index;
+	size_t n = b.size / sizeof(uint64_t), n_links, index;
 	enum proof proof;
 
 	if (vt_mem_read(&w->nccl->pages.src, b.addr, w->words, b.size))
 		return NULL; /* freed meanwhile */
-	if (w->users && is_registration(w, &b, &index))
-		w->nccl->holder[index] = VT_NCCL_USERS;
-	b.shared = !w->users && (b.shared || is_shared_resources(w, &b));
-	proof = w->users ? NOTHING : proof_of(w, &b);
+	b.shared = b.shared || is_shared_resources(w, &b);
+	proof = proof_of(w, &b);
+	n_links = b.depth == 0 || b.shared ? n : proof == DESTRUCTORS ? 1 : 0;
 	for (size_t i = 0; i < n; i++) {
 		uint64_t word = w->words[i];
 
@@ -265,7 +248,7 @@ static struct vt_error *look_at(struct walk *w, struct block b)
 				w->nccl->holder[index] = w->nccl->current;
 			continue;
 		}
-		if (word % 16 == 0 && b.depth < (b.shared ? MAX_DEPTH : 2))
+		if (i < n_links && word % 16 == 0 && b.depth < (b.shared ? MAX_DEPTH : MAX_HUNKS))
 			VT_TRY(add(w, word, (uint8_t)(b.depth + 1), b.shared));
 	}
 	return NULL;
@@ -283,9 +266,9 @@ static struct vt_error *follow(struct walk *w)
 	return NULL;
 }
 
-static struct vt_error *walk(struct vt_nccl *nccl, uint64_t comm, bool users)
+struct vt_error *vt_nccl_follow(struct vt_nccl *nccl, uint64_t comm)
 {
-	struct walk w = { .nccl = nccl, .comm = comm, .users = users };
+	struct walk w = { .nccl = nccl, .comm = comm };
 	struct vt_error *err;
 
 	w.words = malloc(MAX_BLOCK);
@@ -294,12 +277,78 @@ static struct vt_error *walk(struct vt_nccl *nccl, uint64_t comm, bool users)
 	return err;
 }
 
-struct vt_error *vt_nccl_note_users(struct vt_nccl *nccl, uint64_t comm)
+/* ---- what users have registered ---- */
+
+#define MAX_OTHERS 4
+
+/*
+ * ncclReg, which the slots of the communicator's cache of registrations point to: begAddr, endAddr;
+ * 2.24: a number of pages, references, addr. The buffer is a user's, also where the network's
+ * transports keep its address.
+ */
+static bool is_registration(struct walk *w, uint64_t addr, size_t *index)
 {
-	return walk(nccl, comm, true);
+	uint64_t words[3];
+
+	if (vt_nccl_block(w->nccl, addr) < 128 ||
+	    vt_mem_read(&w->nccl->pages.src, addr, words, sizeof(words)))
+		return false;
+	if (words[0] % PAGE == 0 && words[1] > words[0] && find_allocation(w, words[0], index) &&
+	    words[1] - words[0] <= w->nccl->target->shareable[*index].size)
+		return true;
+	return words[0] && words[0] < (UINT64_C(1) << 32) && words[2] % PAGE == 0 &&
+	       find_allocation(w, words[2], index);
 }
 
-struct vt_error *vt_nccl_follow(struct vt_nccl *nccl, uint64_t comm)
+/* If it is the cache's slots; the first of its other words tell that it is not. */
+static void note_slots(struct walk *w, uint64_t addr, uint64_t size)
 {
-	return walk(nccl, comm, false);
+	size_t others = 0, found = 0, index;
+
+	if (vt_mem_read(&w->nccl->pages.src, addr, w->words, size))
+		return;
+	for (size_t i = 0; i < size / 8 && (found || others < MAX_OTHERS); i++) {
+		if (!w->words[i])
+			continue;
+		if (is_registration(w, w->words[i], &index)) {
+			w->nccl->holder[index] = VT_NCCL_USERS;
+			found++;
+		} else {
+			others++;
+		}
+	}
+}
+
+static struct vt_error *note_users(struct walk *w, const uint64_t *comm, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		uint64_t size;
+
+		if (comm[i] < PAGE || comm[i] % 16 || vt_map_get(&w->known, comm[i]))
+			continue;
+		if (!vt_map_put(&w->known, comm[i], 1))
+			return &vt_enomem;
+		if (vt_now_ns() > w->nccl->target->deadline_ns)
+			return vt_error_create(VT_ERR_TIMEOUT,
+					       "what NCCL's users have was not all found in time");
+		size = vt_nccl_block(w->nccl, comm[i]) & ~UINT64_C(7);
+		if (size)
+			note_slots(w, comm[i], size);
+	}
+	return NULL;
+}
+
+struct vt_error *vt_nccl_note_users(struct vt_nccl *nccl, uint64_t addr)
+{
+	uint64_t size = vt_nccl_block(nccl, addr) & ~UINT64_C(7);
+	struct walk w = { .nccl = nccl, .comm = addr };
+	VT_FREE uint64_t *comm = malloc(size + 8);
+	struct vt_error *err = &vt_enomem;
+
+	w.words = malloc(MAX_BLOCK);
+	if (comm && w.words)
+		err = vt_mem_read(&nccl->pages.src, addr, comm, size) ? NULL : /* it has ended */
+			      note_users(&w, comm, size / 8);
+	walk_deinit(&w);
+	return err;
 }
