@@ -271,10 +271,10 @@ def test_reports():
 
 
 def stopped_look(driver, tries=20):
-    """What watch --grow saves of a look for which it stopped the process: where the blocks do not settle while it runs."""
+    """What watch --grow saves of a look for which it stopped the process: where nothing may run in it, and the blocks do not settle."""
     path = scratch("grow.json")
     for _ in range(tries):
-        code, out, err = vramtap("watch", "--grow", "--every=1s", "--timeout=1s", "--then", path, str(driver.pid))
+        code, out, err = vramtap("watch", "--grow", "--read-only", "--every=1s", "--timeout=1s", "--then", path, str(driver.pid))
         check(code in (NO_EVENT, NOTHING), f"exit code {code}", out, err)  # NOTHING: in the middle of an operation
         if code == NO_EVENT:
             with open(path, encoding="ascii") as file:

@@ -53,7 +53,7 @@ static struct vt_error *note_communicators(struct search *s, uint64_t array)
 	size_t others = 0, before = s->found.n;
 
 	size = size < sizeof(words) ? size : sizeof(words);
-	if (size < LEAST_ARRAY || vt_mem_read(&s->nccl.pages.src, array, words, size))
+	if (size < LEAST_ARRAY || vt_mem_read(s->nccl.target->mem, array, words, size))
 		return NULL;
 	for (size_t i = 0; i < size / sizeof(words[0]); i++) {
 		uint64_t *to;
@@ -87,7 +87,7 @@ static struct vt_error *search_variables(struct search *s, const struct vt_range
 		if (vt_now_ns() > s->nccl.target->deadline_ns)
 			return vt_error_create(VT_ERR_TIMEOUT,
 					       "NCCL's communicators were not all found in time");
-		if (vt_mem_read(&s->nccl.pages.src, at, words, size))
+		if (vt_mem_read(s->nccl.target->mem, at, words, size))
 			continue;
 		for (size_t i = 0; i < size / sizeof(words[0]); i++)
 			if (words[i])
@@ -185,7 +185,6 @@ static struct vt_error *find(const struct vt_libpools_target *target, struct vt_
 	struct vt_error *err = NULL;
 	size_t index = 0;
 
-	VT_TRY(vt_pages_init(&s.nccl.pages, target->mem, VT_NCCL_MAX_PAGES));
 	s.nccl.holder = calloc(target->n_shareable, sizeof(*s.nccl.holder));
 	if (!s.nccl.holder)
 		err = &vt_enomem;
@@ -197,7 +196,6 @@ static struct vt_error *find(const struct vt_libpools_target *target, struct vt_
 			err = read_communicators(&s, pools);
 	}
 	free(s.nccl.holder);
-	vt_pages_deinit(&s.nccl.pages);
 	vt_vec_deinit(&s.found);
 	return err;
 }

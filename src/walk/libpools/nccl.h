@@ -6,16 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "walk/heap/pages.h"
 #include "walk/libpools/libpools.h"
 
-#define VT_NCCL_MAX_PAGES ((uint64_t)128 << 20)
 #define VT_NCCL_MAX_VARIABLES ((uint64_t)4 << 20) /* 2.28.9 has 330 KiB of them */
 
 struct vt_nccl {
 	const struct vt_libpools_target *target;
 	const struct vt_module *module;
-	struct vt_pages pages; /* a copy of what is read */
 	/*
 	 * By index in target->shareable: the communicator that holds it, as current says; 0 none.
 	 * Owned by the caller.
@@ -25,9 +22,9 @@ struct vt_nccl {
 };
 
 /* The usable bytes of the block of glibc's malloc() that begins at this address; 0: none does. */
-uint64_t vt_nccl_block(struct vt_nccl *nccl, uint64_t addr);
+uint64_t vt_nccl_block(const struct vt_nccl *nccl, uint64_t addr);
 
-bool vt_nccl_is_communicator(struct vt_nccl *nccl, uint64_t addr);
+bool vt_nccl_is_communicator(const struct vt_nccl *nccl, uint64_t addr);
 
 #define VT_NCCL_USERS UINT16_MAX /* in vt_nccl.holder */
 

@@ -24,7 +24,7 @@
 #define LEAST_COMMUNICATOR (UINT64_C(32) << 10) /* 64 channels alone are that large */
 #define PAGE 4096
 #define MAX_BLOCK (UINT64_C(4) << 20)
-#define MAX_BLOCKS 8192
+#define MAX_BLOCKS 4096
 #define MAX_BYTES (UINT64_C(32) << 20) /* of all blocks of a communicator */
 #define MAX_DEPTH 6
 #define MAX_HUNKS 64 /* each points to the next */
@@ -43,14 +43,14 @@ static const struct vt_map_entry *heap_at(const struct vt_nccl *nccl, uint64_t a
 }
 
 /* glibc: the word before a block has its size and three flags; sizes are multiples of 16. */
-uint64_t vt_nccl_block(struct vt_nccl *nccl, uint64_t addr)
+uint64_t vt_nccl_block(const struct vt_nccl *nccl, uint64_t addr)
 {
 	enum { FLAGS = 7, IN_USE = 1, MAPPED = 2, LEAST = 32, LEAST_HEAD = 16, HEAD = 16 };
 	const struct vt_map_entry *e;
 	uint64_t word, size;
 
 	if (addr % 16 || addr < PAGE || !(e = heap_at(nccl, addr - HEAD)) ||
-	    vt_mem_read_u64(&nccl->pages.src, addr - 8, &word))
+	    vt_mem_read_u64(nccl->target->mem, addr - 8, &word))
 		return 0;
 	size = word & ~(uint64_t)FLAGS;
 	if (size < LEAST || size % 16 || size > e->end - (addr - HEAD) || size > MAX_BLOCK)
@@ -64,22 +64,22 @@ uint64_t vt_nccl_block(struct vt_nccl *nccl, uint64_t addr)
 	 * field.
 	 */
 	if (size > e->end - (addr - HEAD) - HEAD ||
-	    vt_mem_read_u64(&nccl->pages.src, addr - 8 + size, &word) || !(word & IN_USE) ||
+	    vt_mem_read_u64(nccl->target->mem, addr - 8 + size, &word) || !(word & IN_USE) ||
 	    (word & ~(uint64_t)FLAGS) < LEAST_HEAD)
 		return 0;
 	return size - 8;
 }
 
-bool vt_nccl_is_communicator(struct vt_nccl *nccl, uint64_t addr)
+bool vt_nccl_is_communicator(const struct vt_nccl *nccl, uint64_t addr)
 {
 	uint64_t tail[(PAGE + 16) / sizeof(uint64_t)], first;
 	uint64_t size = vt_nccl_block(nccl, addr);
 
-	if (size < LEAST_COMMUNICATOR || vt_mem_read_u64(&nccl->pages.src, addr, &first) ||
+	if (size < LEAST_COMMUNICATOR || vt_mem_read_u64(nccl->target->mem, addr, &first) ||
 	    first != MAGIC)
 		return false;
 	/* The last field; malloc() rounds up to 16 bytes or to whole pages. */
-	if (vt_mem_read(&nccl->pages.src, addr + size - sizeof(tail), tail, sizeof(tail)))
+	if (vt_mem_read(nccl->target->mem, addr + size - sizeof(tail), tail, sizeof(tail)))
 		return false;
 	for (size_t i = 0; i < sizeof(tail) / sizeof(tail[0]); i++)
 		if (tail[i] == MAGIC)
@@ -229,7 +229,7 @@ static struct vt_error *look_at(struct walk *w, struct block b)
 	size_t n = b.size / sizeof(uint64_t), n_links, index;
 	enum proof proof;
 
-	if (vt_mem_read(&w->nccl->pages.src, b.addr, w->words, b.size))
+	if (vt_mem_read(w->nccl->target->mem, b.addr, w->words, b.size))
 		return NULL; /* freed meanwhile */
 	b.shared = b.shared || is_shared_resources(w, &b);
 	proof = proof_of(w, &b);
@@ -291,7 +291,7 @@ static bool is_registration(struct walk *w, uint64_t addr, size_t *index)
 	uint64_t words[3];
 
 	if (vt_nccl_block(w->nccl, addr) < 128 ||
-	    vt_mem_read(&w->nccl->pages.src, addr, words, sizeof(words)))
+	    vt_mem_read(w->nccl->target->mem, addr, words, sizeof(words)))
 		return false;
 	if (words[0] % PAGE == 0 && words[1] > words[0] && find_allocation(w, words[0], index) &&
 	    words[1] - words[0] <= w->nccl->target->shareable[*index].size)
@@ -305,7 +305,7 @@ static void note_slots(struct walk *w, uint64_t addr, uint64_t size)
 {
 	size_t others = 0, found = 0, index;
 
-	if (vt_mem_read(&w->nccl->pages.src, addr, w->words, size))
+	if (vt_mem_read(w->nccl->target->mem, addr, w->words, size))
 		return;
 	for (size_t i = 0; i < size / 8 && (found || others < MAX_OTHERS); i++) {
 		if (!w->words[i])
@@ -347,7 +347,7 @@ struct vt_error *vt_nccl_note_users(struct vt_nccl *nccl, uint64_t addr)
 
 	w.words = malloc(MAX_BLOCK);
 	if (comm && w.words)
-		err = vt_mem_read(&nccl->pages.src, addr, comm, size) ? NULL : /* it has ended */
+		err = vt_mem_read(nccl->target->mem, addr, comm, size) ? NULL : /* it has ended */
 			      note_users(&w, comm, size / 8);
 	walk_deinit(&w);
 	return err;
