@@ -126,6 +126,7 @@ static uint32_t list_arrays(struct ask *ask, struct object *client)
 
 	if (status != VT_HELPER_FAILED)
 		return status;
+	VT_PY(&ask->py, PyErr_Clear, void_fn)(); /* the next call must not see it */
 	answer->n_arrays[answer->n_lists++] = 0;
 	return VT_HELPER_OK;
 }

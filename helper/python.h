@@ -30,6 +30,7 @@ typedef struct object *vt_py_of_one_fn(struct object *object);
 typedef struct object *vt_py_of_two_fn(struct object *object, struct object *other);
 typedef struct object *vt_py_of_text_fn(struct object *object, const char *text);
 typedef struct object *vt_py_at_fn(struct object *object, long index);
+typedef void vt_py_void_fn(void);
 typedef long vt_py_size_fn(struct object *object);
 typedef long long vt_py_value_fn(struct object *object);
 typedef struct object *vt_py_new_fn(long size);

@@ -200,7 +200,8 @@ static uint64_t go_back(struct vt_ranges_walk *w, uint64_t at)
 {
 	uint64_t walked = w->answer->walk.walked, begin = at - WINDOW;
 
-	for (int empty = 0; empty < BACK && at >= walked + 2 * WINDOW; empty++) {
+	for (int empty = 0; empty < BACK && at >= walked + 2 * WINDOW && !vt_helper_walk_is_over(w);
+	     empty++) {
 		at -= WINDOW;
 		if (!has_something(w, at - WINDOW, at))
 			continue;

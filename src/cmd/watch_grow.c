@@ -214,8 +214,13 @@ static bool owners_are_due(const struct grow *g)
 /* VT_ERR_GONE: the process ended. */
 static struct vt_error *collect_look(struct grow *g, struct extras extras, struct vt_model *model)
 {
-	struct vt_error *err = read_once(g, extras.owners, extras, model);
+	struct vt_error *err;
 
+	if (has_ended(g)) { /* another process may have its number by now */
+		vt_model_init(model);
+		return vt_error_create(VT_ERR_GONE, "the process ended");
+	}
+	err = read_once(g, extras.owners, extras, model);
 	if (!err && !extras.owners && is_unstable(model)) {
 		vt_model_deinit(model);
 		err = read_once(g, true, (struct extras){ .ledger = extras.ledger }, model);

@@ -20,7 +20,7 @@ static struct vt_error *take(struct vt_collect *c, struct vt_helper *helper)
 {
 	const struct vt_helper_shared *shared = vt_helper_shared(helper);
 	struct vt_ask_jax_answer answer = shared->jax;
-	uint64_t at = answer.offset, end = shared->file_size;
+	uint64_t at = answer.offset, end = vt_helper_size(helper);
 
 	if (answer.n > VT_MAX_JAX_CLIENTS || at > end)
 		return vt_error_create(VT_ERR_FORMAT, "the helper's answer is out of bounds");
@@ -45,7 +45,7 @@ static struct vt_error *take_arrays(struct vt_collect *c, struct vt_helper *help
 {
 	const struct vt_helper_shared *shared = vt_helper_shared(helper);
 	struct vt_ask_jax_answer answer = shared->jax;
-	uint64_t at = answer.arrays_offset, end = shared->file_size;
+	uint64_t at = answer.arrays_offset, end = vt_helper_size(helper);
 
 	if (!answer.n_lists)
 		return NULL;

@@ -26,7 +26,7 @@ struct answer {
 static struct vt_error *take(struct vt_collect *c, struct vt_helper *helper,
 			     const struct vt_ask_owners_answer *answer)
 {
-	size_t end = vt_helper_shared(helper)->file_size;
+	size_t end = vt_helper_size(helper);
 	struct vt_asked_owners *asked = &c->asked_owners;
 
 	if (answer->n > MAX_RECORDS || answer->offset > end ||

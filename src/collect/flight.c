@@ -46,7 +46,7 @@ static uint64_t real_now_ns(void)
 static struct vt_error *take_text(struct vt_helper *helper, char **text, size_t *n)
 {
 	struct vt_ask_flight_answer answer = vt_helper_shared(helper)->flight;
-	size_t end = vt_helper_shared(helper)->file_size;
+	size_t end = vt_helper_size(helper);
 
 	if (answer.size > MAX_TEXT || answer.offset > end || answer.size > end - answer.offset)
 		return vt_error_create(VT_ERR_FORMAT, "the helper's answer is out of bounds");

@@ -35,9 +35,33 @@ static bool take_notes(struct vt_model *model, struct vt_libpool *pool)
 	return true;
 }
 
+static bool is_of_host(const struct vt_model_ledger *ledger, uint64_t addr)
+{
+	for (size_t i = 0; i < ledger->ranges.n; i++) {
+		const struct vt_range_rec *rec = &ledger->ranges.data[i].rec;
+
+		if (addr >= rec->start && addr - rec->start < rec->size)
+			return rec->kind == VT_RANGE_HOST;
+	}
+	return false;
+}
+
+/* RMM's books do not say what its pool is made of, which can be pinned memory: the driver does. */
+static void find_host(const struct vt_model_ledger *ledger, struct vt_libpool *pool)
+{
+	if (pool->rec.kind != VT_LIBPOOL_RMM || !pool->regions.n ||
+	    !is_of_host(ledger, pool->regions.data[0].start) ||
+	    !is_of_host(ledger, pool->regions.data[pool->regions.n - 1].start))
+		return;
+	pool->rec.is_host = 1;
+	pool->rec.device = -1;
+}
+
 static struct vt_error *take(struct vt_model *model, struct vt_libpool *pool)
 {
 	struct vt_model_libpool *into;
+
+	find_host(&model->ledger, pool);
 
 	if (!take_notes(model, pool))
 		return &vt_enomem;

@@ -63,6 +63,19 @@ static bool is_drivers_own(const struct vt_model_stack *stack)
 	return true;
 }
 
+/* It waits for work, or for the device. In ioctl() it may be at work, with locks. */
+static bool is_idle_call(const char *name)
+{
+	static const char *const calls[] = { "poll",       "ppoll",       "select",
+					     "epoll_wait", "epoll_pwait", "read",
+					     "futex",      "nanosleep",   "clock_nanosleep" };
+
+	for (size_t i = 0; name && i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (!strcmp(name, calls[i]))
+			return true;
+	return false;
+}
+
 static bool is_of_runtime(const struct vt_model_frame *f)
 {
 	return f->kind == VT_FRAME_NATIVE && f->module && !strncmp(f->module, "libcudart", 9);
@@ -95,7 +108,8 @@ bool vt_collect_may_be_in_driver(const struct vt_model_thread *t)
 		return true;
 	for (size_t i = 0; i < t->stack.n_frames; i++)
 		in_driver = in_driver || is_of_driver(&t->stack.frames[i]);
-	return in_driver && !only_waits(&t->stack) && !(t->syscall && is_drivers_own(&t->stack));
+	return in_driver && !only_waits(&t->stack) &&
+	       !(is_idle_call(t->syscall) && is_drivers_own(&t->stack));
 }
 
 static bool is_safe(const struct vt_collect *c)

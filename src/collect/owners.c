@@ -535,6 +535,11 @@ void vt_collect_owners_finish(struct vt_collect *c)
 		owners->state = VT_OWNERS_NO_BLOCKS;
 	if (c->asked_owners.told && c->model->n_blocks) {
 		finish_asked(c);
+		if (arrays)
+			vt_model_diag(
+				c->model, VT_DIAG_NOTE, VT_STAGE_OWNERS, "no-array-owners",
+				"who holds the arrays of CuPy and JAX is not known: the objects "
+				"were not read from outside");
 		return;
 	}
 	if (!c->owners)

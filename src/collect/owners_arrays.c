@@ -79,6 +79,24 @@ static bool is_pool_of_arrays(const struct vt_model_libpool *pool)
 	       !pool->rec.is_host;
 }
 
+/* What another pool of CuPy's got from this one: that pool's chunks tell it. */
+static bool is_lent(const struct vt_model_libpools *all, uint32_t index,
+		    const struct vt_libpool_chunk *chunk)
+{
+	for (uint32_t i = 0; i < all->pools.n; i++) {
+		const struct vt_model_libpool *other = &all->pools.data[i];
+		const struct vt_libpool_region *r =
+			i != index && is_pool_of_arrays(other) ?
+				vt_model_region_at(other->regions, other->n_regions, chunk->start) :
+				NULL;
+
+		if (r && r->start == chunk->start &&
+		    (r->size < chunk->size || (r->size == chunk->size && i > index)))
+			return true;
+	}
+	return false;
+}
+
 /* A pool can have its memory from PyTorch's allocator: such chunks are PyTorch's blocks. */
 static bool add_chunks(struct adding *a, uint32_t index, const struct vt_owners_blocks *torch)
 {
@@ -96,7 +114,7 @@ static bool add_chunks(struct adding *a, uint32_t index, const struct vt_owners_
 		};
 
 		if (chunk->in_use && chunk->size && !overlaps(torch, chunk->start, chunk->size) &&
-		    !add_array(a, &array, true))
+		    !is_lent(&a->c->model->libpools, index, chunk) && !add_array(a, &array, true))
 			return false;
 	}
 	return true;
@@ -108,7 +126,8 @@ static bool is_in_pool(const struct vt_model_libpools *libpools, uint64_t addr)
 	for (size_t i = 0; i < libpools->pools.n; i++) {
 		const struct vt_model_libpool *pool = &libpools->pools.data[i];
 
-		if (is_pool_of_arrays(pool) &&
+		if (pool->rec.kind == VT_LIBPOOL_CUPY &&
+		    (pool->rec.is_host || is_pool_of_arrays(pool)) &&
 		    vt_model_region_at(pool->regions, pool->n_regions, addr))
 			return true;
 	}

@@ -324,8 +324,12 @@ static bool is_in_memory(pid_t pid)
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		char point[16] = "", *type = strstr(line, " - ");
 
-		if (sscanf(line, "%*s %*s %*s %*s %15s", point) == 1 && !strcmp(point, SHM))
+		if (sscanf(line, "%*s %*s %*s %*s %15s", point) != 1)
+			continue;
+		if (!strcmp(point, SHM))
 			found = type && begins(type, " - tmpfs ");
+		else if (!strcmp(point, "/dev") || !strcmp(point, "/"))
+			found = false; /* what is mounted later hides it */
 	}
 	return found;
 }

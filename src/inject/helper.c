@@ -369,6 +369,11 @@ struct vt_helper_shared *vt_helper_shared(struct vt_helper *helper)
 	return helper->shared;
 }
 
+uint64_t vt_helper_size(const struct vt_helper *helper)
+{
+	return helper->size;
+}
+
 const void *vt_helper_room(struct vt_helper *helper, uint64_t offset, uint64_t n, size_t size)
 {
 	beat(helper);

@@ -64,6 +64,9 @@ void vt_helper_destroy(struct vt_helper *helper);
  */
 struct vt_helper_shared *vt_helper_shared(struct vt_helper *helper);
 
+/* Of the mapped file, in bytes: what the file itself says of it is the target's to change. */
+uint64_t vt_helper_size(const struct vt_helper *helper);
+
 /*
  * n records of size bytes, offset bytes after the begin of the room; NULL: that is not all in the
  * file. Valid and hostile like the mapped file.

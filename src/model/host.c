@@ -65,7 +65,10 @@ static size_t list_pieces(struct vt_model *model, struct piece *pieces)
 	for (size_t i = 0; i < model->libpools.pools.n; i++) {
 		const struct vt_model_libpool *pool = &model->libpools.pools.data[i];
 
-		for (size_t k = 0; pool->rec.is_host && k < pool->n_regions; k++)
+		/* CuPy's SystemMemory is malloc()'s: of the host, but not pinned. */
+		bool is_pinned = pool->rec.is_host && pool->rec.kind != VT_LIBPOOL_CUPY;
+
+		for (size_t k = 0; is_pinned && k < pool->n_regions; k++)
 			if (add_piece(pieces, &n, pool->regions[k].start, pool->regions[k].size))
 				host->libpool_bytes[pool->rec.kind] += pool->regions[k].size;
 	}

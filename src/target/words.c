@@ -182,6 +182,7 @@ struct vt_error *vt_words_init(struct vt_words *words, const struct vt_words_sea
 		s.alone = true;
 		s.refused = false;
 		found.at.n = 0;
+		found.many = false;
 		search_all(&s);
 	}
 	pthread_mutex_destroy(&s.lock);

@@ -135,6 +135,8 @@ def test_watch():
                     lines.append(watch.stdout.readline().decode())
                 watch.send_signal(signal.SIGINT)
                 out, err = watch.communicate(timeout=60)
+                if any("not read: " in line for line in lines):  # on a busy machine; then the exit code says that something is missing
+                    expect = (expect, PARTIAL)[kept]
                 equal(watch.returncode, expect, f"exit code {err} {lines} {out}")
                 check(("in use by CuPy on GPU 0" in out.decode()) == kept, "what grows", lines, out)
                 check("held by CuPy" not in out.decode(), "one growth is told once", out)

@@ -99,6 +99,8 @@ def test_damaged():
                 arrays = found(report_json(jax.pid, "--ask-jax", expect=(COMPLETE, PARTIAL)))
                 jax("at(place).value = was")
                 for key, array in arrays.items():
+                    if key != target and expected[key]["name"].startswith("garbage"):
+                        continue  # on a busy machine not all is read, and then nobody knows that it is garbage
                     if key != target:
                         equal(re.sub(r":\d+\)", ")", array["name"]), expected[key]["name"], "another array")
                     else:

@@ -352,7 +352,8 @@ static bool is_told_by_a_part(const struct vt_growth *growth, const struct vt_gr
 		const struct vt_growth_source *part = &growth->sources.data[i];
 
 		if (part->device == source->device && part->line < VT_LINE_HELD &&
-		    part->line % VT_N_LIBPOOL_KINDS == kind && keeps_growing(part, part->seen))
+		    part->line % VT_N_LIBPOOL_KINDS == kind && keeps_growing(part, part->seen) &&
+		    part->rose_at * 3 > part->seen * 2)
 			return true;
 	}
 	return false;

@@ -32,12 +32,26 @@ static bool pool_amount(const struct vt_model *model, const struct vt_model_ledg
 	return true;
 }
 
-/* Managed and pinned memory are none of the device's for sure: by their sizes. */
+/*
+ * Pinned memory that is in no library's books: PyTorch's own is not outside PyTorch. It is of no
+ * device, and counted with the first.
+ */
+static bool host_amount(const struct vt_model *model, const struct vt_model_ledger_device *d,
+			struct vt_model_amount *amount)
+{
+	*amount = (struct vt_model_amount){ model->host.unattributed_bytes, 0 };
+	return d == &model->ledger.devices.data[0] && model->host.pinned_listed &&
+	       (model->pinned.sum_known || !model->allocators.n);
+}
+
+/* Managed memory is none of the device's for sure: by its size. */
 static bool kind_amount(const struct vt_model *model, const struct vt_model_ledger_device *d,
 			unsigned int kind, struct vt_model_amount *amount)
 {
 	const struct vt_model_line *line = &d->kinds[kind];
 
+	if (kind == VT_RANGE_HOST)
+		return host_amount(model, d, amount);
 	if (kind == VT_RANGE_POOL && !model->ledger.pools_asked)
 		return false;
 	if (kind == VT_RANGE_GRAPH && !d->graph_known)

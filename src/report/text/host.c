@@ -57,9 +57,10 @@ static void add_shared(struct vt_str *text, const struct vt_model_host *host)
 	if (!host->shared_files)
 		return;
 	add(text, "; ", "%s%s of shared memory",
-	    !host->shared_whole ? "at least " :
-	    host->shared_mapped ? "up to " :
-				  "",
+	    !host->shared_whole && host->shared_mapped ? "about " :
+	    !host->shared_whole                        ? "at least " :
+	    host->shared_mapped                        ? "up to " :
+							 "",
 	    vt_format_size(size, bytes));
 	if (host->shared_processes)
 		vt_str_addf(text, " with %s child process%s",

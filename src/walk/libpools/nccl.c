@@ -163,7 +163,10 @@ static struct vt_error *read_communicators(struct search *s, struct vt_libpools 
 		struct vt_libpool pool = { 0 }, *into = NULL;
 		struct vt_error *err;
 
-		s->nccl.current = (uint16_t)(i + 1);
+		if (s->nccl.current == VT_NCCL_USERS - 1)
+			return vt_error_create(VT_ERR_FORMAT,
+					       "NCCL has more communicators than are looked at");
+		s->nccl.current++; /* goes on from library to library: holder is of all of them */
 		err = vt_nccl_follow(&s->nccl, s->found.data[i]);
 		if (!err)
 			err = take(s, s->found.data[i], &pool);

@@ -25,6 +25,7 @@
 #define PAGE 4096
 #define MAX_BLOCK (UINT64_C(4) << 20)
 #define MAX_BLOCKS 4096
+#define MAX_KNOWN (1u << 18)           /* words that could begin a block */
 #define MAX_BYTES (UINT64_C(32) << 20) /* of all blocks of a communicator */
 #define MAX_DEPTH 6
 #define MAX_HUNKS 64 /* each points to the next */
@@ -206,7 +207,7 @@ static struct vt_error *add(struct walk *w, uint64_t addr, uint8_t depth, uint8_
 	struct block *b;
 	uint64_t size;
 
-	if (w->blocks.n >= MAX_BLOCKS || (known && *known >= shared))
+	if (w->blocks.n >= MAX_BLOCKS || w->known.n >= MAX_KNOWN || (known && *known >= shared))
 		return NULL;
 	if (!vt_map_put(&w->known, addr, shared))
 		return &vt_enomem;
@@ -308,6 +309,8 @@ static void note_slots(struct walk *w, uint64_t addr, uint64_t size)
 	if (vt_mem_read(w->nccl->target->mem, addr, w->words, size))
 		return;
 	for (size_t i = 0; i < size / 8 && (found || others < MAX_OTHERS); i++) {
+		if (i % 1024 == 0 && vt_now_ns() > w->nccl->target->deadline_ns)
+			return; /* note_users() says so */
 		if (!w->words[i])
 			continue;
 		if (is_registration(w, w->words[i], &index)) {

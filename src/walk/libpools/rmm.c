@@ -108,12 +108,18 @@ static struct vt_error *find(const struct vt_libpools_target *target, struct vt_
 	struct vt_error *why = vt_rmm_find(target, &found);
 
 	for (size_t i = 0; i < found.maps.n; i++) {
-		struct vt_error *err = add(target, found.maps.data[i], pools);
+		bool late = i && vt_now_ns() >= target->deadline_ns;
+		struct vt_error *err =
+			late ? vt_error_create(VT_ERR_TIMEOUT,
+					       "RMM's pools were not all read in time") :
+			       add(target, found.maps.data[i], pools);
 
 		if (why)
 			vt_error_destroy(err);
 		else
 			why = err;
+		if (late)
+			break;
 	}
 	vt_rmm_found_deinit(&found);
 	return why;
