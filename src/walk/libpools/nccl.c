@@ -15,8 +15,9 @@
 #include "walk/libpools/nccl.h"
 
 #define LIBRARY "libnccl.so"
-#define MAX_ARRAY 4096 /* bytes of the array that are looked at: 512 communicators */
-#define LEAST_ARRAY 64 /* RAS makes room for 32 */
+#define MAX_ARRAY 4096                /* bytes of the array that are looked at: 512 communicators */
+#define LEAST_ARRAY 64                /* RAS makes room for 32 */
+#define MAX_BSS (UINT64_C(512) << 10) /* 234 KiB in 2.28.9 */
 #define MAX_OTHERS 4
 #define MAX_COMMUNICATORS 256
 
@@ -110,9 +111,14 @@ static struct vt_error *find_communicators(struct search *s, const struct vt_mod
 		bool is_its = e->start >= module->start && e->end <= module->end;
 		bool is_behind = !e->path[0] && e->start == module->end;
 
-		if ((e->flags & VT_MAP_WRITE) && !(e->flags & VT_MAP_SHARED) &&
-		    (is_its || is_behind) && n < sizeof(mine) / sizeof(mine[0]))
-			mine[n++] = *e;
+		if (!(e->flags & VT_MAP_WRITE) || (e->flags & VT_MAP_SHARED) ||
+		    !(is_its || is_behind) || n == sizeof(mine) / sizeof(mine[0]))
+			continue;
+		mine[n] = *e;
+		/* The kernel joins it with what else is anonymous there. */
+		if (is_behind && mine[n].end - mine[n].start > MAX_BSS)
+			mine[n].end = mine[n].start + MAX_BSS;
+		n++;
 	}
 	VT_TRY(target->live ? vt_resident_init_some(&variables, target->modules->pid, mine, n,
 						    VT_NCCL_MAX_VARIABLES) :
