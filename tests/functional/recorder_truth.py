@@ -28,7 +28,7 @@ class Recorded(Job):
         defaults = {"TORCH_SYMBOLIZE_MODE": "dladdr", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONWARNINGS": "ignore"}
         if version is not None:
             defaults.update(SIMCUDA_CTL=os.path.join(self.where, "control"), SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="2048")
-        self.env = dict(os.environ, **defaults, **(env or {}))
+        self.env = dict(os.environ, **{**defaults, **(env or {})})
         super().__init__([*(command or python_of(version)), TARGET, *args], env=self.env, cwd=self.where, **kwargs)
 
     def __enter__(self):
