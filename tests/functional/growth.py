@@ -198,6 +198,8 @@ def watch_steps(job, looks, *args, expect=COMPLETE, until=()):
         watch.send_signal(signal.SIGINT)
         out, err = watch.communicate(timeout=60)
         equal(watch.returncode, expect, f"exit code {err} {lines} {out}")
+    if until and "Grows, held by" not in out.decode() and any("Variables are not compared" in line for line in lines):
+        raise Skip("the machine is so busy that variables could not be compared, and watch says so")
     return "".join(lines) + out.decode()
 
 
