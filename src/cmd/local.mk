@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 bin_PROGRAMS += vramtap
 vramtap_SOURCES = \
+	src/cmd/arguments.c src/cmd/arguments.h \
 	src/cmd/cmd.h \
 	src/cmd/diff.c \
 	src/cmd/gdb.c \

@@ -23,8 +23,6 @@ enum {
 	KEY_ASCII,
 };
 
-#define MAX_TIMEOUT_S 3600
-
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Output:", VT_OUTPUT_GROUP },
 	{ "json", KEY_JSON, "FILE", 0,
@@ -51,30 +49,6 @@ static const char *const threads_names[] = {
 	[VT_THREADS_MAIN] = "main",
 	NULL,
 };
-
-long vt_parse_number(struct argp_state *state, const char *what, const char *text, long min,
-		     long max)
-{
-	char *end;
-
-	errno = 0;
-	long value = strtol(text, &end, 10);
-
-	if (errno || end == text || *end || value < min || value > max)
-		argp_error(state, "%s must be a number from %ld to %ld, not \"%s\"", what, min, max,
-			   text);
-	return value;
-}
-
-pid_t vt_parse_pid(struct argp_state *state, const char *text)
-{
-	return (pid_t)vt_parse_number(state, "PID", text, 1, 1 << 30);
-}
-
-uint64_t vt_parse_timeout(struct argp_state *state, const char *text)
-{
-	return (uint64_t)vt_parse_number(state, "--timeout", text, 1, MAX_TIMEOUT_S) * VT_NS_PER_S;
-}
 
 /*
  * The index of text in names, NULL-terminated; anything else ends with a usage error that names the

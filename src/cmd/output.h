@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "cmd/arguments.h"
 #include "report/save.h"
 #include "report/writer.h"
 
@@ -38,16 +39,6 @@ extern const struct argp vt_format_argp;
 extern const struct argp vt_output_argp;
 #define VT_KEY_COMMAND 512
 #define VT_OUTPUT_GROUP 9
-
-/* A number in [min, max]; anything else ends with a usage error that names what. */
-long vt_parse_number(struct argp_state *state, const char *what, const char *text, long min,
-		     long max);
-
-/* A process id on the command line. */
-pid_t vt_parse_pid(struct argp_state *state, const char *text);
-
-/* --timeout in nanoseconds. */
-uint64_t vt_parse_timeout(struct argp_state *state, const char *text);
 
 /* --hide-layout RELEASE, of the commands that look for PyTorch's allocator (layouts.c). */
 void vt_parse_hide_layout(struct argp_state *state, const char *release);
