@@ -20,6 +20,7 @@ static const char *const code_names[] = {
 	[VT_ERR_FORMAT] = "format",
 	[VT_ERR_NOTFOUND] = "notfound",
 	[VT_ERR_INTERRUPTED] = "interrupted",
+	[VT_ERR_CLOSED] = "closed",
 };
 
 static struct vt_error *create(enum vt_error_code code, int errnum, uint64_t address,

@@ -27,6 +27,7 @@ enum vt_error_code {
 	VT_ERR_FORMAT,      /* bytes of the target or of a file do not make sense */
 	VT_ERR_NOTFOUND,    /* what was looked for is not there */
 	VT_ERR_INTERRUPTED, /* the user asked to stop */
+	VT_ERR_CLOSED,      /* nobody reads the output any more: the user has seen enough */
 };
 
 struct vt_error {

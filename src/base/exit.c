@@ -10,6 +10,8 @@ int vt_exit_with(const struct vt_error *err)
 {
 	struct vt_str line = { 0 };
 
+	if (err->code == VT_ERR_CLOSED)
+		return VT_EXIT_NOTHING;
 	vt_str_add_escaped(&line, err->message, strlen(err->message));
 	fprintf(stderr, "vramtap: %s\n", vt_str_get(&line));
 	vt_str_deinit(&line);

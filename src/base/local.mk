@@ -9,6 +9,7 @@ src_base_libbase_a_SOURCES = \
 	src/base/fault.c src/base/fault.h \
 	src/base/format.c src/base/format.h \
 	src/base/map.c src/base/map.h \
+	src/base/nearest.c src/base/nearest.h \
 	src/base/parallel.c src/base/parallel.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/regular.c src/base/regular.h \
@@ -16,5 +17,6 @@ src_base_libbase_a_SOURCES = \
 	src/base/sandbox.c src/base/sandbox.h \
 	src/base/sigbus.c src/base/sigbus.h \
 	src/base/str.c src/base/str.h \
+	src/base/terminal.c src/base/terminal.h \
 	src/base/vec.c src/base/vec.h \
 	src/base/width.c src/base/width.h

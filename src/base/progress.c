@@ -9,6 +9,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/terminal.h"
+
 /* A shorter stage is not shown: most reports finish before this. */
 #define SHOW_AFTER_MS 300
 
@@ -57,7 +59,7 @@ void vt_progress_enable(bool enable)
 {
 	struct sigaction action = { .sa_handler = show, .sa_flags = SA_RESTART };
 
-	enabled = enable && isatty(STDERR_FILENO);
+	enabled = enable && isatty(STDERR_FILENO) && !vt_terminal_is_dumb();
 	if (enabled)
 		sigaction(SIGALRM, &action, NULL);
 }

@@ -14,7 +14,27 @@ long vt_parse_number(struct argp_state *state, const char *what, const char *tex
 /* A process id on the command line. */
 pid_t vt_parse_pid(struct argp_state *state, const char *text);
 
-/* --timeout in nanoseconds. */
+/*
+ * A usage error that says that what ("the PID is") is missing; json is what --json was given, NULL:
+ * nothing.
+ */
+void vt_missing_pid(struct argp_state *state, const char *json, const char *what);
+
+/*
+ * A time in nanoseconds, from 1 s to most_s: "90", "90s", "30m", "12h" or "7d"; anything else ends
+ * with a usage error that names the option.
+ */
+uint64_t vt_parse_time(struct argp_state *state, const char *option, const char *text,
+		       uint64_t most_s);
+
+/* --timeout of one answer: at most an hour. */
 uint64_t vt_parse_timeout(struct argp_state *state, const char *text);
+
+/*
+ * Parses the words of a command, as argp_parse() does, which ends the program after --help and
+ * after a usage error. Beside that, -h is --help.
+ */
+void vt_parse_command(const struct argp *argp, int argc, char **argv, unsigned int flags,
+		      void *input);
 
 #endif

@@ -120,8 +120,7 @@ int vt_cmd_diff(int argc, char **argv)
 	struct vt_model models[2];
 	int status = VT_EXIT_NOTHING;
 
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_parse_command(&argp, argc, argv, 0, &args);
 	vt_output_begin(&args.output);
 	vt_model_init(&models[0]);
 	vt_model_init(&models[1]);

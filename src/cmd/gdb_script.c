@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/arguments.h"
 #include "cmd/cmd.h"
 
 #define MARK "@VRAMTAP@"
@@ -126,8 +127,7 @@ int vt_cmd_gdb_script(int argc, char **argv)
 {
 	char **command = NULL;
 
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &command);
+	vt_parse_command(&argp, argc, argv, ARGP_IN_ORDER, &command);
 
 	VT_ERROR struct vt_error *err = command ? start_gdb(command, (int)(argv + argc - command)) :
 						  write_script(stdout);

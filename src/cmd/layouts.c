@@ -361,8 +361,7 @@ int vt_cmd_layouts(int argc, char **argv)
 {
 	struct arguments args = { 0 };
 
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_parse_command(&argp, argc, argv, 0, &args);
 	vt_output_begin(&args.output);
 	return args.pid ? show_process(&args) : show_table(&args);
 }

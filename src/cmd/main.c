@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include "base/sigbus.h"
-#include "base/str.h"
+#include "base/nearest.h"
 #include "cmd/cmd.h"
+#include "cmd/output.h"
 
 static const struct vt_command commands[] = {
 	{ "report", "show the GPU memory, blocks and stacks of one process", vt_cmd_report },
@@ -37,7 +38,8 @@ static void print_usage(FILE *out)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (commands[i].summary)
 			fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fputs("\nvramtap COMMAND --help describes a command; vramtap --version prints the version.\n",
+	fputs("\nvramtap PID is vramtap report PID. vramtap help COMMAND describes a command; vramtap "
+	      "--version\nprints the version.\n",
 	      out);
 }
 
@@ -52,6 +54,63 @@ static void keep_standard_descriptors(void)
 		if (fcntl(fd, F_GETFD) < 0 &&
 		    open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
 			_exit(VT_EXIT_USAGE);
+}
+
+static const struct vt_command *find_command(const char *name)
+{
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(name, commands[i].name))
+			return &commands[i];
+	return NULL;
+}
+
+/* argv[0] is the command's name. argp prints it in its usage texts. */
+static int run_command(const struct vt_command *command, int argc, char **argv)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "vramtap %s", command->name);
+	argv[0] = name;
+	return command->run(argc, argv);
+}
+
+/* vramtap PID...: the name is missing, so that the words before it (argv[0]) are its place. */
+static int report_on(int argc, char **argv)
+{
+	return run_command(find_command("report"), argc, argv);
+}
+
+static int unknown_command(const char *name)
+{
+	const char *nearest = NULL;
+	unsigned int distance = 3; /* farther words are not meant */
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		unsigned int d = commands[i].summary ? vt_word_distance(name, commands[i].name) :
+						       VT_NEAREST_FAR;
+
+		if (d < distance) {
+			distance = d;
+			nearest = commands[i].name;
+		}
+	}
+	fprintf(stderr, "vramtap: unknown command \"");
+	vt_print_escaped(stderr, name);
+	if (nearest)
+		fprintf(stderr, "\"; did you mean vramtap %s?\n", nearest);
+	else
+		fprintf(stderr, "\"; vramtap --help lists the commands\n");
+	return VT_EXIT_USAGE;
+}
+
+/* vramtap help COMMAND */
+static int help_with(const char *name)
+{
+	const struct vt_command *command = find_command(name);
+	char word[] = "--help";
+	char *argv[] = { NULL, word, NULL };
+
+	return command ? run_command(command, 2, argv) : unknown_command(name);
 }
 
 int main(int argc, char **argv)
@@ -70,25 +129,25 @@ int main(int argc, char **argv)
 		print_usage(stderr);
 		return VT_EXIT_USAGE;
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-?") || !strcmp(argv[1], "help")) {
+
+	const char *word = argv[1];
+	const struct vt_command *command = find_command(word);
+
+	if (command)
+		return run_command(command, argc - 1, argv + 1);
+	if (!strcmp(word, "help") && argc > 2)
+		return help_with(argv[2]);
+	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "-?") ||
+	    !strcmp(word, "help")) {
 		print_usage(stdout);
 		return 0;
 	}
-	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+	if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
 		puts("vramtap " PACKAGE_VERSION);
 		return 0;
 	}
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-		char name[64];
-
-		if (strcmp(argv[1], commands[i].name) != 0)
-			continue;
-		/* argp prints argv[0] in its usage texts. */
-		snprintf(name, sizeof(name), "vramtap %s", commands[i].name);
-		argv[1] = name;
-		return commands[i].run(argc - 1, argv + 1);
-	}
-	fprintf(stderr, "vramtap: unknown command \"%s\"; vramtap --help lists the commands\n",
-		argv[1]);
-	return VT_EXIT_USAGE;
+	/* A number can only be a process, and the first question is what uses its memory. */
+	if (*word && !word[strspn(word, "0123456789")])
+		return report_on(argc, argv);
+	return unknown_command(word);
 }

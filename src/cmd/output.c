@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/str.h"
+#include "base/terminal.h"
 #include "target/session.h"
 
 enum {
@@ -28,7 +29,8 @@ static const struct argp_option options[] = {
 	{ "json", KEY_JSON, "FILE", 0,
 	  "Write everything as JSON to FILE; - is standard output, instead of the text", 0 },
 	{ "color", KEY_COLOR, "WHEN", 0,
-	  "auto (default: on a terminal, unless NO_COLOR is set), always or never", 0 },
+	  "auto (default: on a terminal, unless NO_COLOR is set or TERM is dumb), always or never",
+	  0 },
 	{ "width", KEY_WIDTH, "COLUMNS", 0, "Width of the text (default: the terminal's, else 100)",
 	  0 },
 	{ "ascii", KEY_ASCII, NULL, 0, "Use ASCII characters only", 0 },
@@ -152,24 +154,26 @@ static void adapt_to_terminal(struct vt_output *output)
 	struct winsize size;
 	bool terminal = isatty(STDOUT_FILENO);
 	const char *no_color = getenv("NO_COLOR");
+	bool plain = (no_color && *no_color) || vt_terminal_is_dumb();
 
 	if (!output->writer.columns && terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) &&
 	    size.ws_col)
 		output->writer.columns = size.ws_col < VT_MIN_COLUMNS ? VT_MIN_COLUMNS :
 					 size.ws_col > VT_MAX_COLUMNS ? VT_MAX_COLUMNS :
 									size.ws_col;
-	output->writer.colour =
-		output->color == VT_COLOR_ALWAYS ||
-		(output->color == VT_COLOR_AUTO && terminal && !(no_color && *no_color));
+	output->writer.colour = output->color == VT_COLOR_ALWAYS ||
+				(output->color == VT_COLOR_AUTO && terminal && !plain);
 	if (!utf8_locale() && terminal)
 		output->writer.ascii = true;
 }
+
+static bool dumb; /* the terminal knows no escape sequences */
 
 /* The target needs nothing from us when we die: this only says so, and exits at once. */
 static void on_interrupt(int signo)
 {
 	static const char text[] = "\r\033[Kvramtap: interrupted; the process was released\n";
-	size_t skip = isatty(STDERR_FILENO) ? 0 : 4;
+	size_t skip = isatty(STDERR_FILENO) && !dumb ? 0 : 4;
 
 	vt_session_emergency_release();
 	vt_say_at_once(text + skip, sizeof(text) - 1 - skip);
@@ -196,6 +200,7 @@ static void catch_interrupts(void)
 void vt_output_begin(struct vt_output *output)
 {
 	adapt_to_terminal(output);
+	dumb = vt_terminal_is_dumb();
 	catch_interrupts();
 	vt_progress_enable(!output->quiet);
 }
@@ -217,10 +222,15 @@ bool vt_output_is_json_only(const struct vt_output *output)
 struct vt_error *vt_output_text(const struct vt_output *output, vt_write_fn *write_document,
 				const void *what)
 {
-	VT_TRY(write_document(what, &output->writer, stdout));
-	if (fflush(stdout) || ferror(stdout))
-		return vt_error_create_os(errno, "cannot write the report");
-	return NULL;
+	struct vt_error *err = write_document(what, &output->writer, stdout);
+
+	if (!err && (fflush(stdout) || ferror(stdout)))
+		err = vt_error_create_os(errno, "cannot write the report");
+	if (!err || err->code != VT_ERR_OS || err->errnum != EPIPE)
+		return err;
+	/* "vramtap stacks PID | head" has what it wanted. */
+	vt_error_destroy(err);
+	return vt_error_create(VT_ERR_CLOSED, "standard output was closed");
 }
 
 struct vt_error *vt_output_file(const struct vt_output *output, vt_write_fn *write_document,

@@ -33,8 +33,8 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "How to do it:", 2 },
-	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
-	  "How long to try to get inside, and to wait for each answer (default 5)", 0 },
+	{ "timeout", KEY_TIMEOUT, "TIME", 0,
+	  "How long to try to get inside, and to wait for each answer (default 5s)", 0 },
 	{ "json", KEY_JSON, "FILE", 0,
 	  "Write everything as JSON to FILE; - is standard output, instead of the text", 0 },
 	{ "quiet", 'q', NULL, 0, "Show no progress on the terminal", 0 },
@@ -65,7 +65,7 @@ static void parse_word(struct arguments *args, struct argp_state *state, const c
 static void check(const struct arguments *args, struct argp_state *state)
 {
 	if (!args->pid)
-		argp_error(state, "no PID given");
+		vt_missing_pid(state, args->output.json, "the PID is");
 	if (!args->action)
 		argp_error(state, "on, off or status is missing");
 	if (args->record.given && args->action != ACTION_ON)
@@ -538,8 +538,7 @@ int vt_cmd_record(int argc, char **argv)
 	VT_FREE struct seen *seen = calloc(1, sizeof(*seen));
 	int status;
 
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_parse_command(&argp, argc, argv, 0, &args);
 	vt_output_begin(&args.output);
 	if (!target || !seen)
 		return vt_exit_with(&vt_enomem);

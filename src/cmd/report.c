@@ -86,9 +86,9 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "allow-resume", KEY_ALLOW_RESUME, NULL, 0,
 	  "Continue a stopped process (SIGSTOP, job control) for a moment, to run the helper", 0 },
-	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
+	{ "timeout", KEY_TIMEOUT, "TIME", 0,
 	  "How long to try to get inside, and to wait for each answer; with --no-stop, how long to "
-	  "read the blocks again (default 5)",
+	  "read the blocks again (default 5s)",
 	  0 },
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
 	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute",
@@ -208,13 +208,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num > 0)
-			argp_error(state, "give exactly one PID");
+			argp_error(state,
+				   "give one PID: vramtap triage compares several processes, "
+				   "vramtap stacks shows where the threads of several are");
 		args->subject.pid = vt_parse_pid(state, arg);
 		return 0;
 	case ARGP_KEY_END:
 		args->collect.holders = args->output.json || args->output.writer.owner;
 		if (!vt_choose_origin(state, &args->subject, args->subject.pid > 0))
-			argp_error(state, "neither a PID nor --core=FILE given");
+			vt_missing_pid(state, args->output.json, "a PID or --core=FILE is");
 		if (args->folded && !strcmp(args->folded, "-") &&
 		    vt_output_is_json_only(&args->output))
 			argp_error(state,
@@ -268,8 +270,7 @@ int vt_cmd_report(int argc, char **argv)
 					       .budget_ns = 5 * VT_NS_PER_S } };
 	struct vt_model model;
 
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_parse_command(&argp, argc, argv, 0, &args);
 	args.collect.holders = args.output.json || args.output.writer.owner;
 	vt_output_begin(&args.output);
 	vt_model_init(&model);

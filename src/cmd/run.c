@@ -328,8 +328,7 @@ int vt_cmd_run(int argc, char **argv)
 	const char *other = getenv(VT_GATE_INJECTION);
 	int status;
 
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+	vt_parse_command(&argp, argc, argv, ARGP_IN_ORDER, &args);
 	if (other && *other) {
 		fprintf(stderr,
 			"vramtap: " VT_GATE_INJECTION

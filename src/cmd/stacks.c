@@ -43,8 +43,8 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0,
 	  "Run no code in the processes; this command never does", 0 },
-	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
-	  "How long to wait for another vramtap that works on the process (default 10)", 0 },
+	{ "timeout", KEY_TIMEOUT, "TIME", 0,
+	  "How long to wait for another vramtap that works on the process (default 10s)", 0 },
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
 	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute",
 	  0 },
@@ -93,7 +93,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (!vt_choose_origin(state, &args->subject, args->pids.n > 0))
-			argp_error(state, "neither a PID nor --core=FILE given");
+			vt_missing_pid(state, args->output.json, "a PID or --core=FILE is");
 		if (args->subject.core && args->collect.touch == VT_TOUCH_NOTHING)
 			argp_error(state, "--core and --no-stop exclude each other");
 		if (args->collect.locals && args->collect.view == VT_VIEW_NATIVE)
@@ -177,8 +177,7 @@ int vt_cmd_stacks(int argc, char **argv)
 					       .budget_ns = 10 * VT_NS_PER_S } };
 	int status = VT_EXIT_NOTHING;
 
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_parse_command(&argp, argc, argv, 0, &args);
 	vt_output_begin(&args.output);
 
 	size_t n = args.subject.core ? 1 : args.pids.n;

@@ -92,8 +92,8 @@ static const struct argp_option options[] = {
 	  "Look for what keeps the ranks' memory alive, and compare how much of it is parameters, "
 	  "activations and so on; takes some tenths of a second for each rank, after the stop",
 	  0 },
-	{ "timeout", KEY_TIMEOUT, "SECONDS", 0,
-	  "The limit for all processes together; unfinished ones are left out (default 60)", 0 },
+	{ "timeout", KEY_TIMEOUT, "TIME", 0,
+	  "The limit for all processes together; unfinished ones are left out (default 60s)", 0 },
 	{ 0 },
 };
 
@@ -437,8 +437,7 @@ int vt_cmd_triage(int argc, char **argv)
 	struct vt_job job;
 	int status = VT_EXIT_NOTHING, signo = 0;
 
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_parse_command(&argp, argc, argv, 0, &args);
 	vt_output_begin(&args.output);
 	umask(077); /* names and command lines of programs are private */
 	vt_job_init(&job);

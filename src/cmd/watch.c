@@ -58,36 +58,15 @@ static const struct argp_option options[] = {
 	  "process, VRAMTAP_REPORT the file (without --then a temporary one that CMD may keep)",
 	  0 },
 	{ "timeout", KEY_TIMEOUT, "TIME", 0,
-	  "End after this time: seconds, or 30m, 12h, 7d (default: watch until the process ends)",
+	  "End after this time, such as 30m, 12h or 7d (default: watch until the process ends)",
 	  0 },
 	{ 0 },
 };
 
-/* "90", "90s", "30m", "12h", "7d" in nanoseconds. */
-static uint64_t parse_duration(struct argp_state *state, const char *option, const char *text)
-{
-	static const struct {
-		const char *name;
-		long seconds;
-	} units[] = { { "", 1 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
-	char *end;
-	long number;
-
-	errno = 0;
-	number = strtol(text, &end, 10);
-	for (size_t i = 0;
-	     !errno && end != text && number > 0 && i < sizeof(units) / sizeof(units[0]); i++)
-		if (!strcmp(end, units[i].name) && number <= MAX_DURATION_S / units[i].seconds)
-			return (uint64_t)(number * units[i].seconds) * VT_NS_PER_S;
-	argp_error(state, "%s takes a time such as 90, 90s, 30m, 12h or 7d, not \"%s\"", option,
-		   text);
-	return 0;
-}
-
 static void check_arguments(struct argp_state *state, struct vt_watch_options *args)
 {
 	if (args->pid <= 0)
-		argp_error(state, "no PID given");
+		vt_missing_pid(state, args->output.json, "the PID is");
 	if (args->on_oom == args->grow)
 		argp_error(state, "give one of --on-oom and --grow");
 	if (args->every_ns && !args->grow)
@@ -125,7 +104,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->grow = true;
 		return 0;
 	case KEY_EVERY:
-		args->every_ns = parse_duration(state, "--every", arg);
+		args->every_ns = vt_parse_time(state, "--every", arg, MAX_DURATION_S);
 		return 0;
 	case KEY_NO_OWNERS:
 		args->no_owners = true;
@@ -140,7 +119,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->exec = arg;
 		return 0;
 	case KEY_TIMEOUT:
-		args->timeout_ns = parse_duration(state, "--timeout", arg);
+		args->timeout_ns = vt_parse_time(state, "--timeout", arg, MAX_DURATION_S);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num > 0)
@@ -201,8 +180,7 @@ int vt_cmd_watch(int argc, char **argv)
 	struct vt_watch_options args = { .collect = { .want = VT_WANT_ALL,
 						      .budget_ns = 5 * VT_NS_PER_S } };
 
-	argp_err_exit_status = VT_EXIT_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	vt_parse_command(&argp, argc, argv, 0, &args);
 	vt_output_begin(&args.output);
 	if (!args.every_ns)
 		args.every_ns = EVERY_NS;

@@ -40,6 +40,69 @@ def test_usage_errors():
         check(err, f"no message for {args}")
 
 
+def test_mistakes_name_the_way():
+    """What people write first is understood, or the message says what they meant."""
+    for args, want in ((["reprot", "1"], "did you mean vramtap report?"), (["help", "traige"], "did you mean vramtap triage?"),
+                       (["report", "--json", "4711"], "--json took 4711 as its file"),
+                       (["stacks", "--json", "4711"], "--json took 4711 as its file"),
+                       (["record", "--json", "4711", "on"], "--json took 4711 as its file"),
+                       (["watch", "--grow", "--json", "4711"], "--json took 4711 as its file"),
+                       (["report", "1", "2"], "vramtap triage compares several"),
+                       (["report", "--timeout=2w", "1"], "a time such as"), (["stacks", "--timeout=2h", "1"], "3600 s at most")):
+        code, out, err = run(*args)
+        equal((code, out), (USAGE, ""), f"exit code and output of {args}")
+        check(want in err, f"message for {args}", err)
+    code, _, err = run("nothinglike\x1b[31m", "1")
+    check(code == USAGE and "did you mean" not in err and "\x1b" not in err, "a word that is near no command", err)
+
+
+def test_help_by_every_name():
+    _, general, _ = run("--help")
+    for args in (["-h"], ["help"], ["-?"]):
+        equal(run(*args), (0, general, ""), f"{args}")
+    for command in ("report", "stacks", "triage", "record", "diff", "watch", "run", "gdb-script", "layouts"):
+        check(f"\n  {command} " in general, "the command is not listed", command)
+        want = run(command, "--help")
+        check(want[0] == 0 and f"Usage: vramtap {command}" in want[1] and " -h" not in want[1], "help", want)
+        equal(run("help", command), want, f"help {command}")
+        equal(run(command, "-h"), want, f"{command} -h")
+    code, out, _ = run("run", "--", "echo", "-h")
+    equal((code, out), (0, "-h\n"), "the -h of another command is that command's")
+
+
+def test_a_pid_alone_is_a_report():
+    with target(["sleep", "60"]) as proc:
+        time.sleep(0.1)
+        code, out, _ = run(str(proc.pid), "--timeout=30s", "--no-owners")
+        check(code in (COMPLETE, PARTIAL) and f"pid {proc.pid}" in out and "CUDA" in out, "vramtap PID", code, out)
+
+
+def test_dumb_terminal():
+    """TERM=dumb: no escape sequence, neither in the text nor of the progress."""
+    with target(["sleep", "60"]) as proc:
+        time.sleep(0.1)
+        for term, coloured in (("dumb", False), ("xterm", True)):
+            environment = {**os.environ, "TERM": term}
+            environment.pop("NO_COLOR", None)
+            out = subprocess.run(["script", "-qec", f"{VRAMTAP} report {proc.pid}", "/dev/null"], env=environment,
+                                 stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60).stdout
+            check(f"pid {proc.pid}".encode() in out, "the report on a terminal", out)
+            equal(b"\x1b[" in out, coloured, f"escape sequences with TERM={term}")
+
+
+def test_closed_pipe_is_silent():
+    with target(["sleep", "60"]) as proc:
+        time.sleep(0.1)
+        for command in (["report", str(proc.pid)], ["stacks", str(proc.pid)], ["report", "--json", "-", str(proc.pid)],
+                        ["stacks", "--json", "-", str(proc.pid)]):
+            reader, writer = os.pipe()
+            os.close(reader)
+            done = subprocess.run([VRAMTAP, *command], stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, check=False,
+                                  timeout=60)
+            os.close(writer)
+            equal(done.stderr, b"", f"what {command} says about a reader that is gone")
+
+
 def test_help_and_man_page_agree():
     statuses = {"gdb-script": ("0", "2", "64")}
     for command in ("diff", "gdb-script", "layouts", "record", "report", "stacks", "triage", "watch"):
