@@ -12,13 +12,14 @@ vt_owners_alone = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/
 vt_walk = src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/pyheap/libpyheap.a src/walk/python/libpython.a \
 	src/walk/heap/libheap.a src/walk/native/libnative.a $(vt_target)
 vt_model = src/model/libmodel.a $(vt_json)
+vt_advise = src/advise/libadvise.a $(vt_model)
 vt_explain = src/explain/libexplain.a src/model/libmodel.a $(vt_walk)
 vt_report = src/report/diff/libdiff.a src/report/text/libtext.a src/report/json/libjson.a src/report/libreport.a $(vt_model)
 vt_job = src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a src/job/rules/librules.a src/job/libjob.a \
 	$(vt_report)
 vt_owners = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/arrays/libarrays.a src/walk/pyheap/libpyheap.a \
 	src/walk/heap/libheap.a
-vt_collect = src/collect/libcollect.a src/usage/libusage.a $(vt_owners) src/explain/libexplain.a src/inject/recorder/librecorder.a \
+vt_collect = src/collect/libcollect.a src/advise/libadvise.a src/usage/libusage.a $(vt_owners) src/explain/libexplain.a src/inject/recorder/librecorder.a \
 	src/inject/libinject.a src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/libpools/liblibpools.a src/walk/pyheap/libpyheap.a \
 	src/walk/python/libpython.a src/walk/heap/libheap.a src/walk/native/libnative.a src/model/libmodel.a src/target/core/libcore.a src/target/libtarget.a $(vt_json)
 vt_engines = src/triage/libtriage.a src/record/librecord.a src/gdb/libgdb.a
@@ -45,6 +46,7 @@ include src/walk/libpools/local.mk
 include src/walk/torch/local.mk
 include src/walk/recorder/local.mk
 include src/model/local.mk
+include src/advise/local.mk
 include src/explain/local.mk
 include src/owners/local.mk
 include src/collect/local.mk

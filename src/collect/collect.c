@@ -5,6 +5,7 @@
  */
 #include "collect/collect.h"
 
+#include "advise/advise.h"
 #include "base/clock.h"
 #include "base/progress.h"
 #include "collect/outside.h"
@@ -144,6 +145,9 @@ struct vt_error *vt_collect_report(const struct vt_subject *subject,
 		return err;
 	model->timing.total_ms = (double)(vt_now_ns() - c.start_ns) / VT_NS_PER_MS;
 	vt_model_account(model); /* out of memory it is partial, and says so */
+	if (!vt_advise(model))
+		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_OTHER, "no-memory",
+			      "not enough memory here to say what to do");
 	return NULL;
 }
 

@@ -47,6 +47,8 @@ void vt_model_deinit(struct vt_model *model)
 	vt_vec_deinit(&model->growth.items);
 	vt_vec_deinit(&model->diags);
 	vt_vec_deinit(&model->headlines);
+	vt_vec_deinit(&model->advice.items);
+	vt_vec_deinit(&model->advice.next);
 	vt_arena_deinit(&model->arena);
 	vt_model_init(model);
 }

@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/vec.h"
 #include "vramtap/torch.h"
+#include "model/advice.h"
 #include "model/doing.h"
 #include "model/growth.h"
 #include "model/host.h"
@@ -617,6 +618,7 @@ struct vt_model {
 	struct vt_model_growth growth; /* in the looks that this report is the last of */
 	VT_VEC(struct vt_diag) diags;
 	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */
+	struct vt_model_advices advice;             /* what to do about it (advise/) */
 	struct vt_model_timing timing;
 	/* account derives it from diags; VT_PARTIAL once a diag was lost */
 	enum vt_completeness completeness;

@@ -28,9 +28,10 @@ src/walk/libpools:  base target walk/heap walk/native walk/python walk/pyheap
 src/walk/torch:     base target walk/native walk/python
 src/walk/recorder:  base target walk/python
 src/model:          base json
+src/advise:         model
 src/explain:        base target model walk/native walk/python
 src/owners:         base model walk/heap walk/pyheap walk/python walk/tensors walk/arrays
-src/collect:        base owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools model explain usage
+src/collect:        base advise owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools model explain usage
 src/report:         base model
 src/report/text:    base model report
 src/report/json:    base json model report

@@ -18,6 +18,7 @@ include tests/unit/walk/heap/local.mk
 include tests/unit/walk/native/local.mk
 include tests/unit/walk/recorder/local.mk
 include tests/unit/model/local.mk
+include tests/unit/advise/local.mk
 include tests/unit/explain/local.mk
 include tests/unit/owners/local.mk
 include tests/unit/collect/local.mk

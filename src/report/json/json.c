@@ -12,6 +12,7 @@
 #include "model/flight.h"
 #include "model/usage_json.h"
 #include "json/out.h"
+#include "report/json/advice.h"
 #include "report/json/ledger.h"
 #include "report/json/growth.h"
 #include "report/json/host.h"
@@ -828,6 +829,7 @@ static void write_summary(struct vt_json *json, const struct vt_model *model)
 {
 	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
 	vt_json_headlines(json, model->headlines.data, model->headlines.n);
+	vt_json_advice(json, model);
 	write_diags(json, model);
 	write_core(json, &model->core);
 	vt_json_text(json, "held_by", model->held_by);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/load.h"
+#include "report/json/advice.h"
 #include "report/json/ledger.h"
 #include "report/json/owners.h"
 
@@ -763,6 +764,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	vt_flight_load(&l->in, torch, &model->collectives);
 	if (recorded)
 		load_recorded(l, recorded);
+	vt_json_in_advice(&l->in, root, &model->advice);
 	vt_json_in_owners(&l->in, root, &model->owners);
 	vt_json_in_ledger(&l->in, root, &model->ledger);
 	if (!l->in.nomem)

@@ -293,6 +293,7 @@ void vt_text_end(struct vt_line *line, const struct vt_model *model, unsigned in
 	print_diags(line, model, topics);
 	print_completeness(line, model, topics);
 	print_json(line, model, command);
+	vt_text_next(line, model);
 }
 
 void vt_text_missing(struct vt_line *line, const struct vt_model *model, unsigned int topics)
@@ -316,6 +317,7 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 	vt_text_head(&line, model);
 	vt_text_devices(&line, model);
 	vt_text_headlines(&line, model);
+	vt_text_advice(&line, model);
 	vt_text_caught(&line, model);
 	vt_text_memory(&line, model);
 	if (!options->all_ranges)
@@ -349,6 +351,7 @@ struct vt_error *vt_write_stacks_text(const void *what, const struct vt_writer_o
 	vt_line_init(&line, out, options);
 	vt_text_head(&line, model);
 	vt_text_headlines(&line, model);
+	vt_text_advice(&line, model);
 	vt_text_threads(&line, model, options->threads);
 	vt_text_end(&line, model, VT_TOPIC_ALL, "stacks");
 	return vt_line_finish(&line);

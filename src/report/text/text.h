@@ -48,6 +48,10 @@ void vt_text_jax(struct vt_line *line, const struct vt_model *model, bool all);
 void vt_text_ranges(struct vt_line *line, const struct vt_model *model);
 void vt_text_raw_ranges(struct vt_line *line, const struct vt_model *model);
 
+/* What to do about it; the commands or settings that follow. */
+void vt_text_advice(struct vt_line *line, const struct vt_model *model);
+void vt_text_next(struct vt_line *line, const struct vt_model *model);
+
 /* The out-of-memory error that the report was made for. */
 void vt_text_caught(struct vt_line *line, const struct vt_model *model);
 

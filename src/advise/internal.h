@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VT_ADVISE_INTERNAL_H
+#define VT_ADVISE_INTERNAL_H
+
+#include "model/model.h"
+
+struct vt_advise;
+
+/* A row of the table. A test adds what it finds, once for each device where that is apt. */
+struct vt_advise_rule {
+	enum vt_advice_rule rule;
+	void (*test)(struct vt_advise *a);
+	/* What its advice begins with; the test changes what its evidence does not bear out. */
+	enum vt_advice_remedy remedy;
+	enum vt_certainty certainty;
+	bool alarm;
+};
+
+struct vt_advise {
+	struct vt_model *model;
+	const struct vt_advise_rule *row;
+	bool failed; /* out of memory */
+};
+
+/* rules.c: what to do first, first */
+extern const struct vt_advise_rule vt_advise_rules[];
+extern const size_t vt_advise_n_rules;
+
+/*
+ * Adds advice by the rule that is being tested; device: -1 none. NULL when out of memory, which all
+ * functions below take: tests need not look at it, unless they change what the row says. Names are
+ * literals. Values of 0 are values: leave out what is not known. The texts are copied.
+ */
+struct vt_model_advice *vt_advise_add(struct vt_advise *a, int device);
+void vt_advise_number(struct vt_model_advice *advice, const char *name, uint64_t number);
+void vt_advise_text(struct vt_advise *a, struct vt_model_advice *advice, const char *name,
+		    const char *text);
+void vt_advise_sure(struct vt_model_advice *advice, enum vt_certainty certainty);
+void vt_advise_remedy(struct vt_model_advice *advice, enum vt_advice_remedy remedy);
+void vt_advise_setting(struct vt_advise *a, struct vt_model_advice *advice, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+void vt_advise_command(struct vt_advise *a, struct vt_model_advice *advice, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* The process can be asked and changed: it is no core, and has not ended. */
+bool vt_advise_is_live(const struct vt_model *model);
+
+/*
+ * Whether a want of memory on this device has shown: a request failed, or hardly any of the device
+ * is free and PyTorch's cache could not make up for that. Advice about memory without it is noise,
+ * unless something is wrong in itself.
+ */
+bool vt_advise_pressure(const struct vt_model *model, int device);
+/* A request failed on it: caught, recorded or counted by PyTorch. */
+bool vt_advise_had_oom(const struct vt_model *model, int device);
+
+/* The tests, by file. */
+void vt_advise_stopped(struct vt_advise *a);    /* process.c */
+void vt_advise_fragmented(struct vt_advise *a); /* fragmentation.c */
+
+/* next.c: what the report ends with; after the rules */
+void vt_advise_next(struct vt_advise *a);
+
+#endif

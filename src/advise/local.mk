@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += src/advise/libadvise.a
+src_advise_libadvise_a_SOURCES = \
+	src/advise/add.c \
+	src/advise/advise.c src/advise/advise.h \
+	src/advise/fragmentation.c \
+	src/advise/internal.h \
+	src/advise/next.c \
+	src/advise/pressure.c \
+	src/advise/process.c \
+	src/advise/rules.c

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What vt_advise() makes of a model: for each rule one that it fires for, and the nearest ones that
+ * it does not. And doc/advice.md has the rules.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advise/advise.h"
+#include "advise/internal.h"
+#include "report/advice_words.h"
+#include "report/json/load.h"
+#include "report/writer.h"
+#include "unit/report/report_models.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+/* ---- the model of a test, and what it is asked ---- */
+
+static struct vt_model model;
+
+static void begin(void)
+{
+	vt_model_init(&model);
+	model.process.pid = 4711;
+	model.process.name = "python3";
+	model.process.state = 'S';
+}
+
+static void advise(void)
+{
+	assert_true(vt_model_account(&model));
+	assert_true(vt_advise(&model));
+}
+
+static const struct vt_model_advice *find(enum vt_advice_rule rule)
+{
+	for (size_t i = 0; i < model.advice.items.n; i++)
+		if (model.advice.items.data[i].rule == rule)
+			return &model.advice.items.data[i];
+	return NULL;
+}
+
+static const struct vt_model_advice *need(enum vt_advice_rule rule)
+{
+	const struct vt_model_advice *advice = find(rule);
+
+	if (!advice)
+		fail_msg("there is no advice %s", vt_advice_rule_name(rule));
+	return advice;
+}
+
+static uint64_t number(const struct vt_model_advice *advice, const char *name)
+{
+	const struct vt_advice_value *value = vt_model_advice_value(advice, name, strlen(name));
+
+	if (!value)
+		fail_msg("%s has no %s", vt_advice_rule_name(advice->rule), name);
+	return value->number;
+}
+
+typedef void words_fn(struct vt_str *text, const struct vt_model_advice *advice);
+
+static void check_words(words_fn *words, const struct vt_model_advice *advice, const char *expected)
+{
+	struct vt_str text = { 0 };
+
+	words(&text, advice);
+	assert_string_equal(vt_str_get(&text), expected);
+	vt_str_deinit(&text);
+}
+
+static void check_next(size_t i, const char *expected)
+{
+	const struct vt_model_next *next = &model.advice.next.data[i];
+
+	assert_true(i < model.advice.next.n);
+	assert_string_equal(next->command ? next->command : next->setting, expected);
+}
+
+/* ---- doc/advice.md ---- */
+
+static char *table;
+
+static void read_table(void)
+{
+	const char *source = getenv("VRAMTAP_SOURCE_DIR");
+	char path[4096];
+	size_t n = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/doc/advice.md", source ? source : ".");
+	file = fopen(path, "r");
+	assert_non_null(file);
+	table = NULL;
+	assert_true(getdelim(&table, &n, '\0', file) > 0);
+	fclose(file);
+}
+
+/* The row of a rule, up to its end. */
+static const char *row_of(const char *rule, size_t *n)
+{
+	char begin_of_row[64];
+	const char *row;
+
+	snprintf(begin_of_row, sizeof(begin_of_row), "\n| `%s` |", rule);
+	row = strstr(table, begin_of_row);
+	if (!row)
+		fail_msg("doc/advice.md has no rule %s", rule);
+	row++;
+	*n = strcspn(row, "\n");
+	return row;
+}
+
+static bool row_has(const char *row, size_t n, const char *format, const char *text)
+{
+	char part[128];
+
+	snprintf(part, sizeof(part), format, text);
+	return memmem(row, n, part, strlen(part)) != NULL;
+}
+
+/* Each figure that a test has seen is in the row of its rule, and in no other way. */
+static void check_figures(void)
+{
+	for (size_t i = 0; i < model.advice.items.n; i++) {
+		const struct vt_model_advice *advice = &model.advice.items.data[i];
+		const char *rule = vt_advice_rule_name(advice->rule);
+		size_t n;
+		const char *row = row_of(rule, &n);
+
+		if (!row_has(row, n, "`%s`", vt_advice_remedy_name(advice->remedy)))
+			fail_msg("doc/advice.md: %s has no remedy %s", rule,
+				 vt_advice_remedy_name(advice->remedy));
+		for (size_t k = 0; k < advice->n_values; k++)
+			if (!row_has(row, n, "`%s`", advice->values[k].name))
+				fail_msg("doc/advice.md: %s has no %s", rule,
+					 advice->values[k].name);
+	}
+}
+
+static void end(void)
+{
+	read_table();
+	check_figures();
+	free(table);
+	vt_model_deinit(&model);
+}
+
+static void test_table(void **state)
+{
+	const char *last;
+
+	(void)state;
+	read_table();
+	last = table;
+	for (size_t i = 0; i < vt_advise_n_rules; i++) {
+		const struct vt_advise_rule *rule = &vt_advise_rules[i];
+		const char *name = vt_advice_rule_name(rule->rule);
+		size_t n;
+		const char *row = row_of(name, &n);
+
+		if (row < last)
+			fail_msg("doc/advice.md has %s in another order", name);
+		last = row;
+		if (!row_has(row, n, rule->alarm ? "| ! | %s |" : "| | %s |",
+			     vt_certainty_name(rule->certainty)))
+			fail_msg("doc/advice.md: %s is not %s", name,
+				 vt_certainty_name(rule->certainty));
+		if (!row_has(row, n, "`%s`", vt_advice_remedy_name(rule->remedy)))
+			fail_msg("doc/advice.md: %s has no remedy %s", name,
+				 vt_advice_remedy_name(rule->remedy));
+	}
+	/* every rule has a row in the source, and every row there is a rule */
+	for (const char *at = table; (at = strstr(at, "\n| `")); at++) {
+		bool known = false;
+
+		for (size_t i = 0; i < vt_advise_n_rules; i++) {
+			const char *name = vt_advice_rule_name(vt_advise_rules[i].rule);
+
+			known |= !strncmp(at + 4, name, strlen(name)) &&
+				 at[4 + strlen(name)] == '`';
+		}
+		if (!known)
+			fail_msg("doc/advice.md has a rule that is none: %.40s", at + 1);
+	}
+	assert_int_equal(vt_advise_n_rules, VT_N_ADVICE_RULES - 1);
+	free(table);
+}
+
+static void test_words(void **state)
+{
+	(void)state;
+	for (unsigned int i = 0; i < VT_N_ADVICE_RULES; i++) {
+		struct vt_model_advice advice = { .rule = (enum vt_advice_rule)i, .device = 0 };
+		struct vt_str text = { 0 };
+
+		vt_advice_verdict(&text, &advice);
+		assert_true(text.n > 0);
+		vt_str_deinit(&text);
+	}
+	for (unsigned int i = 1; i < VT_N_ADVICE_REMEDIES; i++) {
+		struct vt_model_advice advice = { .remedy = (enum vt_advice_remedy)i,
+						  .setting = "a=b",
+						  .command = "c" };
+		struct vt_str text = { 0 };
+
+		vt_advice_remedy(&text, &advice);
+		assert_true(text.n > 0);
+		vt_str_deinit(&text);
+	}
+}
+
+/* ---- the process ---- */
+
+static void test_stopped(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	model.process.state = 'T';
+	advise();
+	advice = need(VT_ADVICE_STOPPED);
+	assert_true(advice->alarm);
+	assert_int_equal(advice->certainty, VT_SURE_CERTAIN);
+	check_words(vt_advice_verdict, advice, "a signal has stopped the process");
+	check_words(vt_advice_remedy, advice, "kill -CONT 4711 lets it go on");
+	check_next(0, "kill -CONT 4711");
+	end();
+
+	/* a debugger's stop, and a core of a stopped process, are not that */
+	begin();
+	model.process.state = 'T';
+	model.process.tracer = 99;
+	advise();
+	assert_null(find(VT_ADVICE_STOPPED));
+	end();
+	begin();
+	model.process.state = 'T';
+	model.core.path = "core.4711";
+	advise();
+	assert_null(find(VT_ADVICE_STOPPED));
+	assert_int_equal(model.advice.next.n, 0);
+	end();
+}
+
+/* ---- memory ---- */
+
+static void fail_request(uint64_t requested, uint64_t free_bytes, uint64_t total)
+{
+	struct vt_model_oom *oom = vt_vec_append(&model.ooms);
+
+	assert_non_null(oom);
+	*oom = (struct vt_model_oom){ .number = 1,
+				      .of_pytorch = true,
+				      .requested = requested,
+				      .free_bytes = free_bytes,
+				      .total_bytes = total,
+				      .tid = 4711,
+				      .thread = "python3",
+				      .trace = VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) };
+	model.caught.first = model.caught.last = 1;
+}
+
+/* n segments of 20 MiB, each with a block in use between two holes of 9 MiB. */
+static void add_pieces(size_t n, uint64_t stream)
+{
+	for (size_t i = 0; i < n; i++) {
+		report_add_segment(&model, 0, stream, 0);
+		report_add_block(&model, VT_BLOCK_CACHED, 9 * MIB, 0);
+		report_add_block(&model, VT_BLOCK_ALLOCATED, 2 * MIB, 2 * MIB);
+		report_add_block(&model, VT_BLOCK_CACHED, 9 * MIB, 0);
+	}
+}
+
+static void test_fragmented(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	report_add_device(&model, 0, 4 * GIB - 10 * MIB, 4 * GIB);
+	report_add_allocator(&model, 0);
+	add_pieces(10, 0);
+	fail_request(64 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	advice = need(VT_ADVICE_FRAGMENTED);
+	assert_true(advice->alarm);
+	assert_int_equal(number(advice, "needed_bytes"), 64 * MIB);
+	assert_int_equal(number(advice, "holes"), 20);
+	assert_int_equal(number(advice, "holes_bytes"), 180 * MIB);
+	assert_int_equal(number(advice, "largest_hole_bytes"), 9 * MIB);
+	check_next(0, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+	end();
+
+	/* too little in all */
+	begin();
+	report_add_device(&model, 0, 4 * GIB - 10 * MIB, 4 * GIB);
+	report_add_allocator(&model, 0);
+	add_pieces(10, 0);
+	fail_request(400 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	assert_null(find(VT_ADVICE_FRAGMENTED));
+	end();
+}
+
+/* The models of healthy processes. */
+static void test_healthy(void **state)
+{
+	static const char *const names[] = { "training", "no-cuda", "many-threads", "empty",
+					     "no-pytorch" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		assert_true(report_model_build(&model, names[i]));
+		assert_true(vt_advise(&model));
+		if (model.advice.items.n > 0)
+			fail_msg("%s has advice: %s", names[i],
+				 vt_advice_rule_name(model.advice.items.data[0].rule));
+		vt_model_deinit(&model);
+	}
+}
+
+/* ---- files ---- */
+
+static char *to_json(const struct vt_model *from, size_t *n)
+{
+	struct vt_writer_options options = { 0 };
+	char *text = NULL;
+	FILE *file = open_memstream(&text, n);
+
+	assert_non_null(file);
+	assert_null(vt_write_report_json(from, &options, file));
+	fclose(file);
+	return text;
+}
+
+/* The part of a document about advice. */
+static char *advice_part(char *text)
+{
+	char *begin_of_part = strstr(text, "\"advice\":"),
+	     *end_of_part = strstr(text, "\"diagnostics\":");
+
+	assert_true(begin_of_part && end_of_part && begin_of_part < end_of_part);
+	*end_of_part = '\0';
+	return begin_of_part;
+}
+
+/* A saved report shows the same: also with a name that nobody may trust. */
+static void test_saved(void **state)
+{
+	struct vt_advise a = { .model = &model };
+	struct vt_model again;
+	struct vt_error *err;
+	char *first, *second, *copy;
+	size_t n = 0, m = 0;
+
+	(void)state;
+	begin();
+	report_add_device(&model, 0, 4 * GIB - 10 * MIB, 4 * GIB);
+	report_add_allocator(&model, 0);
+	add_pieces(10, 0);
+	fail_request(64 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	vt_advise_text(&a, &model.advice.items.data[0], "name", "\033[2J\xff\"\n");
+	first = to_json(&model, &n);
+	copy = strdup(first);
+	vt_model_init(&again);
+	err = vt_report_load_text(first, n, &again);
+	if (err)
+		fail_msg("%s", err->message);
+	second = to_json(&again, &m);
+	assert_string_equal(advice_part(second), advice_part(copy));
+	assert_non_null(strstr(copy, "expandable"));
+	free(first);
+	free(second);
+	free(copy);
+	vt_model_deinit(&again);
+	vt_model_deinit(&model);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_table),   cmocka_unit_test(test_words),
+		cmocka_unit_test(test_stopped), cmocka_unit_test(test_fragmented),
+		cmocka_unit_test(test_healthy), cmocka_unit_test(test_saved),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
