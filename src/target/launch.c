@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "target/proc.h"
+#include "target/processes.h"
 #include "target/task.h"
 
 #define MAX_RANK 10000000
@@ -87,6 +88,34 @@ const char *vt_pod_of(vt_variable_of variable, void *arg, const char *cgroup)
 
 	if (!name && strstr(cgroup, "kubepods"))
 		name = variable(arg, "HOSTNAME");
+	return name;
+}
+
+/* ---- jobs ---- */
+
+/* The job's name in the environment. */
+static const struct job_variable {
+	const char *variable, *engine;
+} job_variables[] = {
+	{ "SLURM_JOB_ID", "slurm" }, { "SLURM_JOBID", "slurm" },
+	{ "PBS_JOBID", "pbs" },      { "LSB_JOBID", "lsf" },
+	{ "FLUX_JOB_ID", "flux" },   { "TORCHELASTIC_RUN_ID", "torchrun" },
+};
+
+const char *vt_job_name_of(vt_variable_of variable, void *arg, const char *cgroup,
+			   struct vt_arena *arena)
+{
+	const char *name = NULL;
+	char id[32];
+
+	if (vt_cgroup_slurm_job(cgroup, id, sizeof(id)))
+		name = vt_arena_printf(arena, "slurm %s", id);
+	for (size_t v = 0; !name && v < sizeof(job_variables) / sizeof(job_variables[0]); v++) {
+		const char *value = variable(arg, job_variables[v].variable);
+
+		if (value && *value && strcmp(value, "none") != 0) /* torchrun's default */
+			name = vt_arena_printf(arena, "%s %s", job_variables[v].engine, value);
+	}
 	return name;
 }
 

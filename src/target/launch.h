@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What launchers and container engines leave in the environment of what they start: its rank, the
- * pod that it is in.
+ * pod and the job that it is in.
  */
 #ifndef VT_TARGET_LAUNCH_H
 #define VT_TARGET_LAUNCH_H
@@ -23,6 +23,10 @@ void vt_rank_of(vt_variable_of variable, void *arg, struct vt_rank *rank);
 
 /* cgroup: the text of /proc/PID/cgroup. NULL: it is in no pod, as far as can be seen. */
 const char *vt_pod_of(vt_variable_of variable, void *arg, const char *cgroup);
+
+/* "slurm 4711", in the arena; NULL: no job is known. */
+const char *vt_job_name_of(vt_variable_of variable, void *arg, const char *cgroup,
+			   struct vt_arena *arena);
 
 /* Of one process, by its pid; strings are in the arena. What may not be read is unknown. */
 struct vt_launch {

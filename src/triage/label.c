@@ -14,15 +14,6 @@
 #include "target/container.h"
 #include "target/launch.h"
 
-/* The job's name in the environment. */
-static const struct job_variable {
-	const char *variable, *engine;
-} job_variables[] = {
-	{ "SLURM_JOB_ID", "slurm" }, { "SLURM_JOBID", "slurm" },
-	{ "PBS_JOBID", "pbs" },      { "LSB_JOBID", "lsf" },
-	{ "FLUX_JOB_ID", "flux" },   { "TORCHELASTIC_RUN_ID", "torchrun" },
-};
-
 struct process_at {
 	struct vt_processes *processes;
 	size_t i;
@@ -489,18 +480,10 @@ static const char *pod_of(struct vt_processes *processes, size_t i, const char *
 
 static const char *job_of(struct vt_processes *processes, size_t i, struct vt_suspects *suspects)
 {
-	const char *name = NULL;
-	char id[32];
+	struct process_at at = { processes, i };
+	const char *name =
+		vt_job_name_of(variable_at, &at, vt_process_cgroup(processes, i), &suspects->arena);
 
-	if (vt_cgroup_slurm_job(vt_process_cgroup(processes, i), id, sizeof(id)))
-		name = vt_arena_printf(&suspects->arena, "slurm %s", id);
-	for (size_t v = 0; !name && v < sizeof(job_variables) / sizeof(job_variables[0]); v++) {
-		const char *value = vt_process_variable(processes, i, job_variables[v].variable);
-
-		if (value && *value && strcmp(value, "none") != 0) /* torchrun's default */
-			name = vt_arena_printf(&suspects->arena, "%s %s", job_variables[v].engine,
-					       value);
-	}
 	return name ? name : "";
 }
 
