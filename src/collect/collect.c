@@ -136,6 +136,7 @@ struct vt_error *vt_collect_report(const struct vt_subject *subject,
 	model->view = options->view;
 	model->no_stop = options->touch == VT_TOUCH_NOTHING;
 	clock_gettime(CLOCK_REALTIME, &model->when);
+	vt_collect_where(model, subject->origin != &vt_origin_core);
 	vt_progress("reading the process");
 
 	struct vt_error *err = collect_target(&c, subject);

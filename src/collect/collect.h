@@ -14,6 +14,7 @@
 #include "collect/stop.h"
 #include "collect/target.h"
 #include "model/model.h"
+#include "target/launch.h"
 
 struct vt_helper;
 struct vt_lines_memo;
@@ -205,12 +206,14 @@ extern const struct vt_participant vt_stop_blocks;   /* collect/outside.c: the a
 extern const struct vt_participant vt_stop_recorder; /* collect/recorded.c */
 extern const struct vt_participant vt_stop_owners;   /* collect/owners.c */
 
+/* collect/where.c: the machine, and its time zone */
+void vt_collect_where(struct vt_model *model, bool live);
+
 /* The other stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c); /* collect/identity.c */
 void vt_collect_environ(struct vt_collect *c);  /* collect/identity.c: of a live process */
-/* Its rank out of the n bytes of its environment (and a NUL). */
-/* collect/identity.c */
-void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n);
+/* collect/identity.c: what its environment says, which a core has, too */
+void vt_collect_launch(struct vt_model *model, const struct vt_launch *launch);
 /* collect/inside.c: the helper: devices, allocator */
 void vt_collect_inside(struct vt_collect *c);
 /* collect/inside.c: why nothing is known of the devices, if that was the caller's wish */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collect/collect.h"
+#include "target/launch.h"
 
 #define MAX_ENVIRON (1 << 20)
 #define MAX_WORLD 10000000
@@ -45,20 +46,27 @@ static void look_for_flight_recorder(struct vt_flight_setting *setting, const ch
 	}
 }
 
-/* torchrun, Slurm and MPI launchers that speak PyTorch set RANK and WORLD_SIZE. */
-void vt_collect_rank(struct vt_model_process *process, const char *env, size_t n)
+void vt_collect_launch(struct vt_model *model, const struct vt_launch *launch)
 {
-	process->rank = environ_number(env, n, "RANK");
-	process->world_size = environ_number(env, n, "WORLD_SIZE");
+	struct vt_model_process *process = &model->process;
+
+	process->rank = launch->rank.rank;
+	process->local_rank = launch->rank.local_rank;
+	process->world_size = launch->rank.world_size;
+	process->pod = launch->pod;
+	process->job = launch->job;
 }
 
 void vt_collect_environ(struct vt_collect *c)
 {
-	struct vt_model_process *process = &c->model->process;
+	pid_t pid = c->model->process.pid;
 	VT_FREE char *env = malloc(MAX_ENVIRON + 1);
+	struct vt_launch launch;
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/environ", vt_proc_view(process->pid));
+	vt_launch_read(pid, &c->model->arena, &launch);
+	vt_collect_launch(c->model, &launch);
+	snprintf(path, sizeof(path), "/proc/%d/environ", vt_proc_view(pid));
 
 	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t n = 0;
@@ -68,7 +76,6 @@ void vt_collect_environ(struct vt_collect *c)
 	for (ssize_t got; n < MAX_ENVIRON && (got = read(fd, env + n, MAX_ENVIRON - n)) > 0;)
 		n += (size_t)got;
 	env[n] = '\0';
-	vt_collect_rank(process, env, n);
 	look_for_flight_recorder(&c->flight, env, n);
 }
 
@@ -90,12 +97,16 @@ void vt_collect_identity(struct vt_collect *c)
 		.user = copy(c, proc->user),
 		.uid = proc->uid,
 		.container = copy(c, proc->container),
+		.ns_pid = proc->ns_pid == proc->pid ? 0 : proc->ns_pid,
+		.pod = "",
+		.job = "",
 		.uptime_s = proc->uptime_s,
 		.n_threads = proc->n_threads,
 		.state = proc->state,
 		.tracer = proc->tracer,
 		.tracer_name = copy(c, proc->tracer_name),
 		.rank = -1,
+		.local_rank = -1,
 		.world_size = -1,
 	};
 }

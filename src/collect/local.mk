@@ -42,4 +42,5 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/usage.c src/collect/usage.h \
 	src/collect/usage_count.c \
 	src/collect/usage_who.c \
+	src/collect/where.c \
 	src/collect/watchdog.c src/collect/watchdog.h

@@ -136,10 +136,11 @@ static char *read_command(struct vt_target *t)
  * The kernel puts the environment right below the name of the executed file, at the top of the
  * stack (fs/exec.c).
  */
-static void read_rank(struct vt_collect *c)
+static void read_launch(struct vt_collect *c)
 {
 	uint64_t end = vt_core_auxv(c->target.core, AT_EXECFN), start = end;
 	VT_FREE char *env = malloc(MAX_ENVIRON + 1);
+	struct vt_launch launch;
 	size_t n = 0;
 
 	while (env && n < MAX_ENVIRON) {
@@ -154,7 +155,8 @@ static void read_rank(struct vt_collect *c)
 	if (!env || n == 0)
 		return;
 	env[MAX_ENVIRON] = '\0';
-	vt_collect_rank(&c->model->process, env + MAX_ENVIRON - n, n);
+	vt_launch_of(env + MAX_ENVIRON - n, n, "", &c->model->arena, &launch);
+	vt_collect_launch(c->model, &launch);
 }
 
 static const char *executable(const struct vt_core *core)
@@ -235,7 +237,7 @@ static void identify(struct vt_collect *c, const struct vt_subject *subject)
 	size_t index = 0;
 
 	vt_collect_identity(c);
-	read_rank(c);
+	read_launch(c);
 	c->model->process.uses_cuda =
 		vt_modules_by_name(&c->target.modules, "libcuda.so", &index) != NULL;
 	find_driver_version(c);

@@ -29,6 +29,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/threads.c \
 	src/model/usage.c src/model/usage.h \
 	src/model/usage_json.c src/model/usage_json.h \
+	src/model/where.h \
 	src/model/words.c src/model/words.h \
 	src/model/words_0_1.c src/model/words_0_1.h \
 	src/model/words_table.c

@@ -13,7 +13,7 @@
 void vt_model_init(struct vt_model *model)
 {
 	*model = (struct vt_model){
-		.process = { .rank = -1, .world_size = -1 },
+		.process = { .rank = -1, .local_rank = -1, .world_size = -1 },
 	};
 }
 

@@ -26,6 +26,7 @@
 #include "model/libpools.h"
 #include "model/owners.h"
 #include "model/usage.h"
+#include "model/where.h"
 
 enum vt_completeness {
 	VT_COMPLETE = 0, /* also the process exit codes */
@@ -81,14 +82,17 @@ struct vt_model_process {
 	const char *exe;
 	const char *user;
 	uid_t uid;
+	pid_t ns_pid; /* its number in a pid namespace of its own (a container's); 0 none */
 	const char *container; /* "" none */
+	const char *pod;       /* Kubernetes pod; "" none */
+	const char *job;       /* "slurm 4711"; "" none */
 	double uptime_s;
 	int n_threads;
 	char state;   /* of the main thread, as in /proc */
 	pid_t tracer; /* 0 none */
 	const char *tracer_name;
-	int rank, world_size; /* RANK, WORLD_SIZE of its environment; -1 unknown */
-	bool uses_cuda;       /* libcuda is mapped */
+	int rank, local_rank, world_size; /* by its environment; -1 unknown */
+	bool uses_cuda;                   /* libcuda is mapped */
 };
 
 /* The core file that was read instead of a live process. */
@@ -573,6 +577,7 @@ struct vt_model {
 	struct vt_arena arena;
 	const char *tool_version;
 	struct timespec when; /* CLOCK_REALTIME at the start */
+	struct vt_model_where where;
 	struct vt_model_core core;
 	struct vt_model_process process;
 	struct vt_model_versions versions;

@@ -16,6 +16,7 @@
 #define MAX_RANK 10000000
 #define MAX_ENVIRON (1 << 20)
 #define MAX_CGROUP 8192
+#define MAX_NAME 256 /* bytes kept */
 #define MAX_VISIBLE 1024
 
 /* ---- ranks ---- */
@@ -122,7 +123,7 @@ const char *vt_job_name_of(vt_variable_of variable, void *arg, const char *cgrou
 /* ---- one process ---- */
 
 struct environment {
-	char *text;
+	const char *text;
 	size_t n;
 };
 
@@ -137,41 +138,58 @@ static const char *variable_of(void *arg, const char *name)
 	return NULL;
 }
 
-static bool read_environment(pid_t pid, struct environment *e)
+/* NULL: it may not be read. */
+static char *read_environment(pid_t pid, size_t *n)
 {
-	char path[64];
+	char path[64], *text;
 	ssize_t got = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
 
 	VT_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	e->text = fd >= 0 ? malloc(MAX_ENVIRON + 1) : NULL;
-	while (e->text && e->n < MAX_ENVIRON &&
-	       (got = read(fd, e->text + e->n, MAX_ENVIRON - e->n)) > 0)
-		e->n += (size_t)got;
-	if (e->text)
-		e->text[e->n] = '\0';
-	return e->text && got >= 0;
+	text = fd >= 0 ? malloc(MAX_ENVIRON + 1) : NULL;
+	while (text && *n < MAX_ENVIRON && (got = read(fd, text + *n, MAX_ENVIRON - *n)) > 0)
+		*n += (size_t)got;
+	if (text)
+		text[*n] = '\0';
+	if (got >= 0)
+		return text;
+	free(text);
+	*n = 0;
+	return NULL;
+}
+
+static const char *copy(struct vt_arena *arena, const char *text, size_t most)
+{
+	return text ? vt_arena_strndup(arena, text, strnlen(text, most)) : NULL;
+}
+
+void vt_launch_of(const char *environment, size_t n, const char *cgroup, struct vt_arena *arena,
+		  struct vt_launch *launch)
+{
+	struct environment e = { environment, n };
+
+	vt_rank_of(variable_of, &e, &launch->rank);
+	launch->pod = copy(arena, vt_pod_of(variable_of, &e, cgroup), MAX_NAME);
+	launch->pod = launch->pod ? launch->pod : "";
+	launch->job = copy(arena, vt_job_name_of(variable_of, &e, cgroup, arena), MAX_NAME);
+	launch->job = launch->job ? launch->job : "";
+	launch->visible = copy(arena, variable_of(&e, "CUDA_VISIBLE_DEVICES"), MAX_VISIBLE);
+	launch->known = environment;
 }
 
 void vt_launch_read(pid_t pid, struct vt_arena *arena, struct vt_launch *launch)
 {
-	struct environment e = { 0 };
 	char path[64], cgroup[MAX_CGROUP] = "";
-	const char *pod, *visible;
+	size_t n = 0;
 
 	pid = vt_proc_view(pid);
-	launch->known = read_environment(pid, &e);
-	vt_rank_of(variable_of, &e, &launch->rank);
+
+	VT_FREE char *environment = read_environment(pid, &n);
+
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
 	if (vt_task_slurp(AT_FDCWD, path, cgroup, sizeof(cgroup)) < 0)
 		*cgroup = '\0';
-	pod = vt_pod_of(variable_of, &e, cgroup);
-	pod = pod ? vt_arena_strndup(arena, pod, strnlen(pod, 256)) : NULL;
-	launch->pod = pod ? pod : "";
-	visible = variable_of(&e, "CUDA_VISIBLE_DEVICES");
-	launch->visible =
-		visible ? vt_arena_strndup(arena, visible, strnlen(visible, MAX_VISIBLE)) : NULL;
-	free(e.text);
+	vt_launch_of(environment, n, cgroup, arena, launch);
 }

@@ -32,9 +32,14 @@ const char *vt_job_name_of(vt_variable_of variable, void *arg, const char *cgrou
 struct vt_launch {
 	struct vt_rank rank;
 	const char *pod;     /* "" none */
+	const char *job;     /* "slurm 4711"; "" none */
 	const char *visible; /* CUDA_VISIBLE_DEVICES; NULL: it is not set, or unknown */
 	bool known;          /* its environment could be read */
 };
+
+/* Of the n bytes of an environment (and a NUL); cgroup as above, "" unknown. */
+void vt_launch_of(const char *environment, size_t n, const char *cgroup, struct vt_arena *arena,
+		  struct vt_launch *launch);
 
 void vt_launch_read(pid_t pid, struct vt_arena *arena, struct vt_launch *launch);
 

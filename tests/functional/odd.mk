@@ -2,3 +2,5 @@
 functional_tests += tests/functional/report_odd.py
 # Who uses the devices, by a management library that a test tells what to say.
 functional_tests += tests/functional/usage.py
+# Where and when: host, time, device, container, job.
+functional_tests += tests/functional/where.py

@@ -146,7 +146,7 @@ def test_everybody_is_named():
             equal(totals["everything_else_bytes"], used * MIB - totals["reserved_bytes"], "everything else")
             for columns in ("80", "160"):
                 text = host.text(driver.pid, "--color=never", *args)
-                lines = text[text.index("GPU 0"):].split("\n")
+                lines = [line for line in text[text.index("GPU 0"):].split("\n") if not line.startswith("  PCI ")]
                 check(re.match(r"  this process +\S+ \wiB$", lines[1]), "this process comes first", lines[:6])
                 check(re.match(rf"  pid {other.pid} \(.*\) +4\.79 GiB   ", lines[2]), "then the largest", lines[:6], columns)
                 check("rank 3" in lines[2] and "pod trainer" in lines[2], "rank and pod", lines[2])

@@ -102,6 +102,14 @@ static const char *short_command(const char *command)
 	return start;
 }
 
+/* Of several hosts, the head has their number. */
+static void print_where(struct vt_line *line, const struct vt_job *job, bool one)
+{
+	struct vt_model_where where = { .host = one ? job->members.data[0].label.host : NULL };
+
+	vt_text_where(line, &where, &job->when, job->tool_version);
+}
+
 static void print_head(struct vt_line *line, const struct vt_job *job)
 {
 	const struct vt_label *first = job->members.n ? &job->members.data[0].label : NULL;
@@ -137,6 +145,7 @@ static void print_head(struct vt_line *line, const struct vt_job *job)
 		vt_str_addf(&text, SEPARATOR "stopped within %s of each other%s",
 			    vt_format_ms(ms, job->skew_ms), hosts > 1 ? " on each" : "");
 	vt_line_wrap(line, VT_DIM, vt_str_get(&text), 2, 3);
+	print_where(line, job, hosts == 1);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
 }

@@ -17,14 +17,14 @@ static void write_side(struct vt_json *json, const char *key, const struct vt_mo
 	vt_json_object(json, key);
 	vt_json_milli(json, "time_s",
 		      (double)model->when.tv_sec + (double)model->when.tv_nsec / 1e9);
+	vt_json_name(json, "tool_version", model->tool_version);
+	vt_json_name(json, "host", model->where.host);
 	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
 	vt_json_int(json, "pid", p->pid);
 	vt_json_name(json, "name", p->name);
 	vt_json_name(json, "command_line", p->cmdline);
-	if (p->rank >= 0)
-		vt_json_int(json, "rank", p->rank);
-	else
-		vt_json_null(json, "rank");
+	vt_json_known(json, "rank", p->rank);
+	vt_json_name(json, "job", p->job);
 	vt_json_name(json, "core", model->core.path);
 	vt_json_bool(json, "recorded", model->block_traces != NULL);
 	vt_json_end_object(json);

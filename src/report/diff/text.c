@@ -55,6 +55,12 @@ static void add_time(struct vt_str *text, const struct timespec *when)
 		vt_str_add(text, buf);
 }
 
+static void add_host(struct vt_str *text, const struct vt_model *model)
+{
+	if (model->where.host && *model->where.host)
+		vt_str_addf(text, " on %.64s", model->where.host);
+}
+
 static void print_head(const struct table *t)
 {
 	const struct vt_diff *diff = t->diff;
@@ -66,13 +72,16 @@ static void print_head(const struct table *t)
 			    "Two processes, because %s: differences are not growth. The first is ",
 			    diff->why_other);
 		add_process(&text, diff->before);
+		add_host(&text, diff->before);
 		vt_str_add(&text, " at ");
 		add_time(&text, &diff->before->when);
 		vt_str_add(&text, " UTC, the second ");
 		add_process(&text, diff->after);
+		add_host(&text, diff->after);
 		vt_str_add(&text, " at ");
 	} else {
 		add_process(&text, diff->after);
+		add_host(&text, diff->after);
 		vt_str_addf(&text, ": %s, from ", vt_format_age(age, fabs(diff->seconds)));
 		add_time(&text, &diff->before->when);
 		vt_str_add(&text, " to ");

@@ -20,6 +20,7 @@
 #include "report/json/libpools.h"
 #include "report/json/owners.h"
 #include "report/json/recorder.h"
+#include "report/json/where.h"
 #include "model/model.h"
 #include "report/state_words.h"
 #include "report/writer.h"
@@ -56,7 +57,10 @@ static void write_process(struct vt_json *json, const struct vt_model_process *p
 	vt_json_name(json, "executable", p->exe);
 	vt_json_name(json, "user", p->user);
 	vt_json_uint(json, "uid", p->uid);
+	vt_json_known(json, "own_pid", p->ns_pid > 0 ? p->ns_pid : -1);
 	vt_json_name(json, "container", p->container);
+	vt_json_name(json, "pod", p->pod);
+	vt_json_name(json, "job", p->job);
 	vt_json_milli(json, "uptime_s", p->uptime_s);
 	vt_json_int(json, "threads", p->n_threads);
 	put_state(json, "state", p->state);
@@ -69,6 +73,7 @@ static void write_process(struct vt_json *json, const struct vt_model_process *p
 		vt_json_null(json, "tracer");
 	}
 	vt_json_known(json, "rank", p->rank);
+	vt_json_known(json, "local_rank", p->local_rank);
 	vt_json_known(json, "world_size", p->world_size);
 	vt_json_bool(json, "uses_cuda", p->uses_cuda);
 	vt_json_end_object(json);
@@ -827,6 +832,7 @@ static void begin_document(struct vt_json *json, FILE *out, const char *schema,
 /* What every document has about a process. */
 static void write_summary(struct vt_json *json, const struct vt_model *model)
 {
+	vt_json_where(json, &model->where);
 	vt_json_text(json, "completeness", vt_completeness_name(model->completeness));
 	vt_json_headlines(json, model->headlines.data, model->headlines.n);
 	vt_json_advice(json, model);

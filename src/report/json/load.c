@@ -3,6 +3,7 @@
 #include "report/json/advice.h"
 #include "report/json/ledger.h"
 #include "report/json/owners.h"
+#include "report/json/where.h"
 
 #include <limits.h>
 #include <string.h>
@@ -93,8 +94,12 @@ static void load_process(struct load *l, json_t *root)
 	p->cmdline = vt_json_in_text(&l->in, from, "command_line");
 	p->exe = vt_json_in_text(&l->in, from, "executable");
 	p->container = vt_json_in_text(&l->in, from, "container");
+	p->pod = vt_json_in_text(&l->in, from, "pod");
+	p->job = vt_json_in_text(&l->in, from, "job");
+	vt_json_in_int(&l->in, from, "own_pid", 0, INT_MAX, &p->ns_pid);
 	vt_json_in_real(&l->in, from, "uptime_s", &p->uptime_s);
 	vt_json_in_int(&l->in, from, "rank", 0, INT_MAX, &p->rank);
+	vt_json_in_int(&l->in, from, "local_rank", 0, INT_MAX, &p->local_rank);
 	vt_json_in_int(&l->in, from, "world_size", 0, INT_MAX, &p->world_size);
 	l->model->core.path = vt_json_in_text(&l->in, core, "path");
 	l->model->held_by = vt_json_in_text(&l->in, root, "held_by");
@@ -750,6 +755,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	vt_json_in_time(&l->in, root, "time", &model->when);
 	model->completeness = (enum vt_completeness)vt_json_in_word(
 		&l->in, root, "completeness", vt_completeness_name, VT_NOTHING + 1);
+	vt_json_in_where(&l->in, root, &model->where);
 	load_process(l, root);
 	load_diags(l, root);
 	model->cuda_method = (enum vt_method)vt_json_in_word(&l->in, cuda, "method", method_name,

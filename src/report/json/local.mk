@@ -10,4 +10,5 @@ src_report_json_libjson_a_SOURCES = \
 	src/report/json/ledger.c src/report/json/ledger.h \
 	src/report/json/load.c src/report/json/load.h \
 	src/report/json/owners.c src/report/json/owners.h \
-	src/report/json/recorder.c src/report/json/recorder.h
+	src/report/json/recorder.c src/report/json/recorder.h \
+	src/report/json/where.c src/report/json/where.h

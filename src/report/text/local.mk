@@ -25,4 +25,5 @@ src_report_text_libtext_a_SOURCES = \
 	src/report/text/text.c src/report/text/text.h \
 	src/report/text/threads.c \
 	src/report/text/title.c \
-	src/report/text/usage.c
+	src/report/text/usage.c \
+	src/report/text/where.c

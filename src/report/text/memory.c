@@ -14,6 +14,7 @@
 
 #define MAX_TABLES 4 /* more GPUs than that get one line each */
 #define MAX_BAR 48
+#define MIN_BAR_BESIDE 12 /* a bar that leaves room for what tells the device apart */
 
 /* ---- devices ---- */
 
@@ -95,10 +96,11 @@ static void add_bar(struct vt_line *line, const struct vt_model_device *d, int c
 	vt_str_deinit(&bar);
 }
 
-static void print_device(struct vt_line *line, const struct vt_model_device *d, const char *label,
-			 int name_columns)
+/* gpu: as NVML knows it; NULL unknown. */
+static void print_device(struct vt_line *line, const struct vt_model_device *d,
+			 const struct vt_model_gpu *gpu, const char *label, int name_columns)
 {
-	char part[VT_NUM_MAX * 2 + 8], free_text[VT_NUM_MAX], text[128];
+	char part[VT_NUM_MAX * 2 + 8], free_text[VT_NUM_MAX], text[128], id[VT_TEXT_MAX];
 
 	vt_line_add(line, VT_BOLD, label);
 	vt_line_pad(line, line->want + 1 + (strlen(label) < sizeof("GPU 10") - 1));
@@ -118,14 +120,25 @@ static void print_device(struct vt_line *line, const struct vt_model_device *d, 
 		 line->columns >= 100 ? " by all processes" : "",
 		 vt_format_size(free_text, d->free_bytes));
 
-	int bar = vt_line_room(line) - (int)strlen(text) - 2;
+	int bar = vt_line_room(line) - (int)strlen(text) - 2,
+	    id_columns = (int)strlen(vt_text_gpu_id(id, d, gpu, false)) + 3;
+	bool beside = id_columns > 3 && bar - id_columns >= MIN_BAR_BESIDE;
 
+	if (beside)
+		bar -= id_columns;
 	if (bar >= 6) {
 		add_bar(line, d, bar < MAX_BAR ? bar : MAX_BAR);
 		vt_line_pad(line, line->want + 2);
 	}
 	vt_line_add(line, VT_PLAIN, text);
+	vt_line_pad(line, line->want + 3);
+	vt_line_add(line, VT_DIM, beside ? id : "");
 	vt_line_end(line);
+	if (!beside && *vt_text_gpu_id(id, d, gpu, true)) {
+		vt_line_pad(line, 2);
+		vt_line_add(line, VT_DIM, id);
+		vt_line_end(line);
+	}
 }
 
 /* "GPU 1, 3 to 7" */
@@ -185,7 +198,7 @@ static bool print_unnumbered(struct vt_line *line, const struct vt_model *model)
 			vt_line_blank(line);
 		any = true;
 		snprintf(label, sizeof(label), "%.12s", *gpu->uuid ? gpu->uuid : "GPU ?");
-		print_device(line, &d, label, line->columns / 4);
+		print_device(line, &d, gpu, label, line->columns / 4);
 		vt_text_gpu_processes(line, model, gpu, false, gpu->used_bytes);
 	}
 	return any;
@@ -194,12 +207,12 @@ static bool print_unnumbered(struct vt_line *line, const struct vt_model *model)
 static void print_numbered(struct vt_line *line, const struct vt_model *model,
 			   const struct vt_model_device *d, int name_columns, bool briefly)
 {
+	const struct vt_model_gpu *gpu = vt_model_gpu(&model->usage, d->ordinal);
 	char label[16];
 
 	snprintf(label, sizeof(label), "GPU %d", d->ordinal);
-	print_device(line, d, label, name_columns);
-	vt_text_gpu_processes(line, model, vt_model_gpu(&model->usage, d->ordinal), briefly,
-			      d->used_bytes);
+	print_device(line, d, gpu, label, name_columns);
+	vt_text_gpu_processes(line, model, gpu, briefly, d->used_bytes);
 }
 
 void vt_text_devices(struct vt_line *line, const struct vt_model *model)

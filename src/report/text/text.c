@@ -16,7 +16,7 @@
 
 /* Short facts, separated by dots; a line break never splits a fact. */
 struct items {
-	struct vt_str texts[8];
+	struct vt_str texts[12];
 	size_t n;
 };
 
@@ -93,6 +93,12 @@ static void print_process(struct vt_line *line, const struct vt_model *model)
 		add_item(&items, "%.64s", p->user);
 	if (is_set(p->container))
 		add_item(&items, "container %.64s", p->container);
+	if (is_set(p->pod))
+		add_item(&items, "pod %.64s", p->pod);
+	if (p->ns_pid > 0)
+		add_item(&items, "there pid %d", (int)p->ns_pid);
+	if (is_set(p->job))
+		add_item(&items, "job %.64s", p->job);
 
 	int facts = items_width(line, &items);
 	int room = line->columns - facts - 3;
@@ -285,6 +291,7 @@ void vt_text_head(struct vt_line *line, const struct vt_model *model)
 {
 	print_process(line, model);
 	print_versions(line, model);
+	vt_text_where(line, &model->where, &model->when, model->tool_version);
 }
 
 void vt_text_end(struct vt_line *line, const struct vt_model *model, unsigned int topics,

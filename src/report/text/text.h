@@ -155,6 +155,22 @@ void vt_text_origin(struct vt_line *line, const struct vt_model *model, size_t b
 void vt_text_found(struct vt_line *line, const struct vt_model *model,
 		   const struct vt_found *found);
 
+/*
+ * The host, the time there and the version, on one line if it is wide enough; the time alone:
+ * "2026-11-24 18:40:12 UTC (19:40 CET)".
+ */
+void vt_text_where(struct vt_line *line, const struct vt_model_where *where,
+		   const struct timespec *when, const char *version);
+void vt_text_when(struct vt_str *text, const struct timespec *when,
+		  const struct vt_model_where *where);
+
+/*
+ * What tells a device apart from all others, ASCII: "1B:00.0 GPU-8f2e1c34", or in full; "" unknown.
+ * gpu: as NVML knows it, or NULL.
+ */
+const char *vt_text_gpu_id(char buf[VT_TEXT_MAX], const struct vt_model_device *d,
+			   const struct vt_model_gpu *gpu, bool in_full);
+
 /* An empty line and a title in bold; hint (NULL: none) follows where there is room. */
 void vt_text_title(struct vt_line *line, const char *hint, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

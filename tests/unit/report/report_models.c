@@ -389,6 +389,9 @@ static void add_identity(struct vt_model *model)
 {
 	model->tool_version = "0.1.0";
 	model->when = (struct timespec){ .tv_sec = 1795270474, .tv_nsec = 123456789 };
+	model->where = (struct vt_model_where){
+		.host = "node17", .zone_known = true, .zone = "CET", .utc_offset_min = 60
+	};
 	model->process.pid = 41273;
 	model->process.name = "python3";
 	model->process.cmdline = "python3 train.py --config llama-1b.yaml";
@@ -600,7 +603,11 @@ static void build_training(struct vt_model *model)
 
 	add_identity(model);
 	model->process.rank = 3;
+	model->process.local_rank = 3;
 	model->process.world_size = 8;
+	model->process.ns_pid = 7;
+	model->process.pod = "trainer-0";
+	model->process.job = "slurm 4711";
 	a = report_add_allocator(model, 0);
 	add_training_blocks(model);
 	add_training_stats(a);
@@ -1095,6 +1102,11 @@ static void build_hostile(struct vt_model *model)
 	model->process.name = bad[0];
 	model->process.user = bad[2];
 	model->process.container = long_text(model, "\u0301", 5000);
+	model->process.pod = long_text(model, "\033[2J", 900);
+	model->process.job = bad[1];
+	model->where.host = long_text(model, "\033[1m\n", 300);
+	model->where.zone = bad[2];
+	model->where.utc_offset_min = -1440;
 	model->process.exe = bad[3];
 	model->process.tracer = 7;
 	model->process.tracer_name = bad[7];

@@ -552,6 +552,13 @@ static void test_files(void **state)
 	vt_model_init(&model);
 	assert_null(vt_report_load(path, &model));
 	assert_int_equal(model.process.pid, 41273);
+	assert_string_equal(model.where.host, "node17");
+	assert_string_equal(model.where.zone, "CET");
+	assert_true(model.where.zone_known && model.where.utc_offset_min == 60);
+	assert_int_equal(model.process.ns_pid, 7);
+	assert_int_equal(model.process.local_rank, 3);
+	assert_string_equal(model.process.pod, "trainer-0");
+	assert_string_equal(model.process.job, "slurm 4711");
 	assert_true(model.sites.n > 3);
 	vt_model_deinit(&model);
 	assert_int_equal(truncate(path, (off_t)text.n / 2), 0);

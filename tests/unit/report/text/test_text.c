@@ -456,6 +456,10 @@ static void test_contents(void **state)
 			 "79.1 of 79.6 GiB used by all processes, 529 MiB free\n"));
 	assert_true(says("training", &options,
 			 "read from inside in 84 ms, one thread borrowed for 0.2 ms"));
+	assert_true(says("training", &options,
+			 "\non node17 · 2026-11-21 14:14:34 UTC (15:14 CET) · vramtap 0.1.0\n"));
+	assert_true(says("training", &options, "container 5f2c1e · pod trainer-0 · there pid 7"));
+	assert_true(says("training", &options, "job slurm 4711\n"));
 	assert_true(says("training", &options, "  everything else"));
 	assert_true(
 		says("training", &options,
@@ -466,7 +470,8 @@ static void test_contents(void **state)
 	assert_false(says("training", &options, "GPU 1  H100"));
 	assert_true(says("training", &options, "GPU 1  no context of this process\n"));
 	assert_true(says("shared", &options,
-			 "free\n  this process                        71.2 GiB\n"
+			 "free\n  PCI 00000000:1B:00.0, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f\n"
+			 "  this process                        71.2 GiB\n"
 			 "  pid 5151 (python3)                  3.95 GiB   alice, "
 			 "rank 4, pod serve-0, container 0123456789ab"));
 	assert_true(says("shared", &options,
