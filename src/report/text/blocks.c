@@ -58,7 +58,7 @@ const char *vt_text_stream(char buf[VT_TEXT_MAX], uint64_t stream)
 /* ---- groups ---- */
 
 enum {
-	GPU_COLUMNS = 5,
+	GPU_COLUMNS = 9, /* "  GPU 10" */
 	BYTES_COLUMNS = 10,
 	COUNT_COLUMNS = 10,
 	STATE_COLUMNS = 15,
@@ -76,7 +76,7 @@ static void print_group(struct vt_line *line, const struct vt_model_group *g, bo
 
 	if (with_gpu) {
 		vt_line_pad(line, 2);
-		vt_line_addf(line, VT_PLAIN, "%d", g->device);
+		vt_line_addf(line, VT_PLAIN, "GPU %d", g->device);
 	}
 	vt_line_pad(line, with_gpu ? GPU_COLUMNS : 2);
 	vt_line_right(line, VT_PLAIN, vt_format_size(number, g->bytes), BYTES_COLUMNS);

@@ -235,7 +235,7 @@ static void print_device(struct vt_line *line, const struct vt_model *model,
 	vt_line_pad(line, 2 + t.label_columns);
 	vt_line_right(line, VT_DIM, "size", VT_TABLE_BYTES_COLUMNS);
 	vt_line_right(line, VT_DIM, "blocks", VT_TABLE_BLOCKS_COLUMNS);
-	vt_line_right(line, VT_DIM, t.device ? "share" : "", VT_TABLE_SHARE_COLUMNS);
+	vt_line_right(line, VT_DIM, t.device ? "of GPU" : "", VT_TABLE_SHARE_COLUMNS);
 	vt_line_end(line);
 	if (!vt_text_ledger_rows(&t, model, d->device))
 		print_unknown(&t);

@@ -283,7 +283,7 @@ static void print_head(const struct vt_table *t, const struct vt_model_allocator
 	vt_line_pad(t->line, 2 + t->label_columns);
 	vt_line_right(t->line, VT_DIM, "size", VT_TABLE_BYTES_COLUMNS);
 	vt_line_right(t->line, VT_DIM, "blocks", VT_TABLE_BLOCKS_COLUMNS);
-	vt_line_right(t->line, VT_DIM, t->device ? "share" : "", VT_TABLE_SHARE_COLUMNS);
+	vt_line_right(t->line, VT_DIM, t->device ? "of GPU" : "", VT_TABLE_SHARE_COLUMNS);
 	vt_line_end(t->line);
 }
 
@@ -668,7 +668,7 @@ static void print_pools(struct vt_line *line, const struct vt_model_device *d)
 	vt_line_pad(line, 2 + t.label_columns);
 	vt_line_right(line, VT_DIM, "size", VT_TABLE_BYTES_COLUMNS);
 	vt_line_right(line, VT_DIM, "", VT_TABLE_BLOCKS_COLUMNS);
-	vt_line_right(line, VT_DIM, t.device ? "share" : "", VT_TABLE_SHARE_COLUMNS);
+	vt_line_right(line, VT_DIM, t.device ? "of GPU" : "", VT_TABLE_SHARE_COLUMNS);
 	vt_line_end(line);
 	for (size_t i = 0; i < d->n_pools; i++)
 		print_pool_rows(&t, &d->pools[i]);

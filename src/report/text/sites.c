@@ -66,7 +66,7 @@ void vt_text_site(struct vt_line *line, const struct vt_model_frame *f, int colu
 	/* The line number matters most, and the end of a qualified name more than its start. */
 	of_place = of_place > room / 2 ? room / 2 : of_place;
 	of_function = of_function > room - of_place - 2 ? room - of_place - 2 : of_function;
-	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&function),
+	vt_line_cell(line, vt_model_is_program(f) ? VT_BOLD : VT_PLAIN, vt_str_get(&function),
 		     of_function, VT_CUT_START);
 	vt_line_pad(line, start + of_function + 2);
 	vt_line_cell(line, VT_PLAIN, vt_str_get(&place), of_place, VT_CUT_START);

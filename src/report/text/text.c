@@ -335,6 +335,10 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 	vt_text_ooms(&line, model);
 	vt_text_owners(&line, model, options);
 	vt_text_sites(&line, model, options->all_sites);
+	if (options->all_sites && model->sites.n == 0) {
+		vt_line_blank(&line);
+		vt_text_no_sites(&line, model);
+	}
 	vt_text_jax(&line, model, options->all_sites);
 	vt_text_driver(&line, model);
 	vt_text_block_groups(&line, model);

@@ -78,8 +78,8 @@ static void print_function(const struct view *v, const struct vt_model_frame *f)
 	if (f->inlined)
 		vt_str_add(&name, " (inlined)");
 	/* The end of a qualified name matters most. */
-	vt_line_cell(line, f->kind == VT_FRAME_PYTHON ? VT_BOLD : VT_PLAIN, vt_str_get(&name),
-		     v->left, VT_CUT_START);
+	vt_line_cell(line, vt_model_is_program(f) ? VT_BOLD : VT_PLAIN, vt_str_get(&name), v->left,
+		     VT_CUT_START);
 	if (name.failed)
 		line->buf.failed = true;
 	vt_str_deinit(&name);

@@ -529,6 +529,27 @@ static void test_contents(void **state)
 	assert_false(says("refused", &options, "\nBlocks of GPU 0"));
 }
 
+/* What a reader looks for first: the own code bold, the GPU by its name, --sites never silent. */
+static void test_habits(void **state)
+{
+	struct vt_writer_options options = { .columns = 100, .colour = true };
+
+	(void)state;
+	assert_true(says("training", &options, "\033[1mTrainer.train_step"));
+	assert_true(says("training", &options, "Module._call_impl"));
+	assert_false(says("training", &options, "\033[1mModule._call_impl"));
+	options.colour = false;
+	assert_true(says("training", &options, "of GPU\n"));
+	assert_true(says("many-devices", &options, "\n  GPU 4 "));
+	assert_false(says("training", &options, "It was not recorded where"));
+	options.all_sites = true;
+	assert_true(says("training", &options,
+			 "It was not recorded where the blocks in use were allocated.\n"
+			 "To record it from now on: vramtap record"));
+	assert_false(says("recorder", &options, "It was not recorded where"));
+	assert_false(says("no-cuda", &options, "It was not recorded where"));
+}
+
 static void test_write_error(void **state)
 {
 	struct vt_writer_options options = { .all_blocks = true };
@@ -551,12 +572,13 @@ static void test_write_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),      cmocka_unit_test(test_sizes_are_close),
-		cmocka_unit_test(test_numbers),    cmocka_unit_test(test_width_against_libc),
-		cmocka_unit_test(test_width_cuts), cmocka_unit_test(test_width_of_accents),
-		cmocka_unit_test(test_cxx_names),  cmocka_unit_test(test_cxx_names_broken),
-		cmocka_unit_test(test_wrap),       cmocka_unit_test(test_every_line),
-		cmocka_unit_test(test_contents),   cmocka_unit_test(test_write_error),
+		cmocka_unit_test(test_sizes),       cmocka_unit_test(test_sizes_are_close),
+		cmocka_unit_test(test_numbers),     cmocka_unit_test(test_width_against_libc),
+		cmocka_unit_test(test_width_cuts),  cmocka_unit_test(test_width_of_accents),
+		cmocka_unit_test(test_cxx_names),   cmocka_unit_test(test_cxx_names_broken),
+		cmocka_unit_test(test_wrap),        cmocka_unit_test(test_every_line),
+		cmocka_unit_test(test_contents),    cmocka_unit_test(test_habits),
+		cmocka_unit_test(test_write_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
