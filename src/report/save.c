@@ -2,6 +2,8 @@
 #include "report/save.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,6 +42,52 @@ struct vt_error *vt_save(vt_write_fn *write, const void *what,
 	struct vt_error *err = write_to(write, what, options, temporary, "wxe");
 
 	if (!err && rename(temporary, path))
+		err = vt_error_create_os(errno, "cannot rename %s to %s", temporary, path);
+	if (err)
+		unlink(temporary);
+	return err;
+}
+
+/* Where neither way of renaming is known to the file system: a reader can see the empty file. */
+static int claim_and_rename(const char *from, const char *to)
+{
+	int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+
+	if (fd < 0)
+		return -1;
+	close(fd);
+	return rename(from, to);
+}
+
+/* Fails with EEXIST where there is such a file. */
+static int rename_to_new(const char *from, const char *to)
+{
+	if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE))
+		return 0;
+	if (errno == EEXIST)
+		return -1;
+	if (!link(from, to)) {
+		unlink(from);
+		return 0;
+	}
+	return errno == EEXIST ? -1 : claim_and_rename(from, to);
+}
+
+struct vt_error *vt_save_new(vt_write_fn *write, const void *what,
+			     const struct vt_writer_options *options, const char *path)
+{
+	VT_FREE char *temporary = NULL;
+	struct vt_error *err;
+	struct stat st;
+
+	if (!lstat(path, &st))
+		return vt_error_create_os(EEXIST, "cannot write %s", path);
+	if (asprintf(&temporary, "%s.%d.tmp", path, getpid()) < 0) {
+		temporary = NULL;
+		return &vt_enomem;
+	}
+	err = write_to(write, what, options, temporary, "wxe");
+	if (!err && rename_to_new(temporary, path))
 		err = vt_error_create_os(errno, "cannot rename %s to %s", temporary, path);
 	if (err)
 		unlink(temporary);

@@ -14,4 +14,8 @@
 struct vt_error *vt_save(vt_write_fn *write, const void *what,
 			 const struct vt_writer_options *options, const char *path);
 
+/* The same, but a file that is there is left alone: fails with errnum EEXIST. */
+struct vt_error *vt_save_new(vt_write_fn *write, const void *what,
+			     const struct vt_writer_options *options, const char *path);
+
 #endif
