@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -23,6 +24,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options_record.h"
 #include "cmd/output.h"
+#include "record/oom_file.h"
 #include "record/run_gate.h"
 #include "inject/recorder/gate.h"
 
@@ -32,14 +34,18 @@
 #define EXIT_NOT_FOUND 127
 
 #define WORKERS_END_NS (3 * VT_NS_PER_S)
+/* The report of the error that ended the command is being written, to a disk that may be slow. */
+#define WORKERS_SAVE_NS (60 * VT_NS_PER_S)
 
 enum {
 	KEY_CHILDREN = VT_KEY_COMMAND,
+	KEY_ON_OOM,
 };
 
 struct arguments {
 	struct vt_record_options record;
 	bool children, quiet;
+	const char *on_oom; /* pattern of the files; NULL: errors are not caught */
 	char **command;
 };
 
@@ -52,11 +58,20 @@ struct run {
 	pid_t command; /* 0: it has ended */
 	int status;    /* of it, as wait() has it */
 	unsigned int n_workers, n_came, n_left;
+	unsigned int *n_recorded; /* shared with the workers */
+	bool interrupted;         /* when the command had ended */
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Where to record:", 2 },
 	{ "children", KEY_CHILDREN, NULL, 0, "Also record in all processes that COMMAND starts",
+	  0 },
+	{ "on-oom", KEY_ON_OOM, "FILE", OPTION_ARG_OPTIONAL,
+	  "When a GPU allocation runs out of memory, in COMMAND or a process that it starts: hold "
+	  "the thread for a moment, save what used the memory, which code asked for more and where "
+	  "all threads were, then let the exception go on. FILE (default "
+	  "vramtap-oom-%h-%p-%t.json) may be a directory, or have %h (the host), %p (the process) "
+	  "and %t (the time); the text goes beside it, and no file is overwritten",
 	  0 },
 	{ "quiet", 'q', NULL, 0, "Do not name the recorded process on standard error", 0 },
 	{ 0 },
@@ -72,6 +87,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_CHILDREN:
 		args->children = true;
+		return 0;
+	case KEY_ON_OOM:
+		args->on_oom = arg ? arg : VT_OOM_FILE_PATTERN;
+		args->children = true;
+		if (!*args->on_oom || !strcmp(args->on_oom, "-") ||
+		    !vt_oom_pattern_is_valid(args->on_oom))
+			argp_error(
+				state,
+				"--on-oom takes the name of a file, in which %%h is the host, %%p the process, %%t the time and %%%% a percent sign, not \"%s\"",
+				args->on_oom);
 		return 0;
 	case 'q':
 		args->quiet = true;
@@ -159,6 +184,8 @@ static void work(struct run *run, pid_t pid, int fd)
 		.request = run->args->record.request,
 		.children = run->args->children,
 		.quiet = run->args->quiet,
+		.on_oom = run->args->on_oom,
+		.processes = run->n_recorded,
 		.life = run->life[0],
 	};
 
@@ -172,6 +199,28 @@ static void work(struct run *run, pid_t pid, int fd)
 	_exit(vt_run_gate(&gate, pid, fd));
 }
 
+/* At once: the job may run for days. */
+static void say_left(struct run *run, pid_t pid)
+{
+	char path[32], name[64] = "";
+	VT_CLOSE int fd = -1;
+	ssize_t n = 0;
+
+	if (run->n_left++ || run->args->quiet)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		n = read(fd, name, sizeof(name) - 1);
+	if (n > 0 && name[n - 1] == '\n')
+		name[n - 1] = '\0';
+	fputs("vramtap: ", stderr);
+	vt_print_escaped(stderr, name);
+	fprintf(stderr,
+		" (%d), started by %s, uses CUDA and is not recorded: --children records it, too\n",
+		(int)pid, run->args->command[0]);
+}
+
 static void receive(struct run *run)
 {
 	struct vt_error *err VT_ERROR = NULL;
@@ -182,9 +231,9 @@ static void receive(struct run *run)
 	if (err)
 		return;
 	if (pid != run->command && !run->args->children) {
-		run->n_left++;
 		vt_gate_go(fd);
 		close(fd);
+		say_left(run, pid);
 		return;
 	}
 	run->n_came++;
@@ -230,7 +279,9 @@ static void take_signal(struct run *run)
 	 * Signals of the terminal go to the whole foreground group; the others were meant for the
 	 * command.
 	 */
-	if (info.ssi_code <= 0 && run->command > 0)
+	if (run->command <= 0)
+		run->interrupted = true;
+	else if (info.ssi_code <= 0)
 		kill(run->command, (int)info.ssi_signo);
 }
 
@@ -254,10 +305,10 @@ static void watch(struct run *run)
 /* They exit when they see that the pipe has closed. */
 static void end_workers(struct run *run)
 {
-	uint64_t deadline = vt_now_ns() + WORKERS_END_NS;
+	uint64_t deadline = vt_now_ns() + (run->args->on_oom ? WORKERS_SAVE_NS : WORKERS_END_NS);
 
 	close(run->life[1]);
-	while (run->n_workers && !vt_deadline_passed(deadline)) {
+	while (run->n_workers && !run->interrupted && !vt_deadline_passed(deadline)) {
 		struct pollfd signals = { .fd = run->signals, .events = POLLIN };
 
 		if (poll(&signals, 1, 100) > 0)
@@ -282,23 +333,34 @@ static bool prepare(struct run *run)
 		sigaddset(&set, forwarded[i]);
 	sigprocmask(SIG_BLOCK, &set, &run->mask);
 	run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (run->signals < 0 || pipe2(run->life, O_CLOEXEC)) {
+	run->n_recorded = mmap(NULL, sizeof(*run->n_recorded), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (run->signals < 0 || run->n_recorded == MAP_FAILED || pipe2(run->life, O_CLOEXEC)) {
 		perror("vramtap");
 		return false;
 	}
 	return true;
 }
 
+/* Said at once, and not when the job has run for nine hours. */
+static bool can_save(const struct arguments *args)
+{
+	VT_ERROR struct vt_error *err = args->on_oom ? vt_oom_pattern_check(args->on_oom) : NULL;
+
+	if (err)
+		vt_exit_with(err);
+	return !err;
+}
+
 static void say_what_was_not_recorded(const struct run *run)
 {
 	if (run->args->quiet)
 		return;
-	if (run->n_left)
+	if (run->n_left > 1)
 		fprintf(stderr,
-			"vramtap: %u process%s started by %s used CUDA and %s not recorded: --children records them, too\n",
-			run->n_left, run->n_left == 1 ? "" : "es", run->args->command[0],
-			run->n_left == 1 ? "was" : "were");
-	else if (!run->n_came)
+			"vramtap: %u processes started by %s used CUDA and were not recorded: --children records them, too\n",
+			run->n_left, run->args->command[0]);
+	else if (!run->n_left && !run->n_came)
 		fprintf(stderr, "vramtap: %s did not initialise CUDA; nothing was recorded\n",
 			run->args->command[0]);
 }
@@ -336,7 +398,7 @@ int vt_cmd_run(int argc, char **argv)
 			other);
 		return EXIT_OURSELVES;
 	}
-	if (!prepare(&run))
+	if (!can_save(&args) || !prepare(&run))
 		return EXIT_OURSELVES;
 	status = start_command(&run);
 	if (status)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vramtap watch PID --on-oom: arms the recorder's trap, and saves a report of the moment of each
- * event. The thread that ran out of memory waits as long as that is made; files are written after
- * it goes on.
+ * vramtap watch PID --on-oom: saves a report of the moment of each event (record/oom_catch.h).
+ * Files are written after the thread that ran out of memory goes on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,28 +18,11 @@
 #include "base/vec.h"
 #include "cmd/cmd.h"
 #include "base/progress.h"
+#include "record/oom_catch.h"
 #include "record/target.h"
 #include "cmd/watch.h"
-#include "inject/inject.h"
-#include "inject/recorder/trap.h"
 #include "report/writer.h"
-#include "target/timens.h"
 
-/*
- * How long a thread is kept at most for what must be of its moment, which takes some 20 ms, and
- * longer with millions of blocks or on a busy machine; and how long for the rest: a process that
- * ends by the error takes its files and memory with it.
- */
-#define PATIENCE_MS 800
-#define REST_NS (200 * VT_NS_PER_MS)
-/*
- * Of the first, for getting inside the process: else all is read from outside, and the driver is
- * not asked.
- */
-#define INSIDE_NS (300 * VT_NS_PER_MS)
-/* Until it is on its way. */
-#define GOING_ON_NS (50 * VT_NS_PER_MS)
-#define POLL_NS (4 * VT_NS_PER_MS)
 /* A program that runs out of memory all the time would fill the disk. */
 #define MAX_REPORTS 100
 #define MAX_COMMANDS 16
@@ -49,9 +31,7 @@ struct watch {
 	struct vt_watch_options *options;
 	bool was_on; /* recording was on before; */
 	bool begun;  /* that is known, and if it was not, it may be on now because of us */
-	struct vt_trap *trap;
-	uint32_t dealt;       /* the last event that is dealt with */
-	uint32_t first, last; /* those that the report is about that is being made */
+	struct vt_catch caught;
 	size_t n_reports;
 	int status;             /* the worst of them */
 	VT_VEC(pid_t) commands; /* that run */
@@ -207,114 +187,6 @@ static void reap_commands(struct watch *w, int flags)
 
 /* ---- one event ---- */
 
-static struct vt_model_oom event_as_model(pid_t pid, const struct vt_recorder_oom *event,
-					  uint32_t seq)
-{
-	uint64_t now = vt_timens_now(pid);
-
-	return (struct vt_model_oom){
-		.number = seq,
-		.of_pytorch = event->kind == VT_OOM_PYTORCH,
-		.requested = event->requested,
-		.age_ns = now > event->time_ns ? now - event->time_ns : 0,
-		.free_bytes = event->free_bytes,
-		.total_bytes = event->total_bytes,
-		.device = event->device,
-		.error = event->error,
-		.tid = (pid_t)event->tid,
-		.trace = VT_UNTRACED(VT_UNTRACED_UNREADABLE),
-	};
-}
-
-/* What is raised until now has happened before anything is read: one report tells of all of it. */
-static void moment_begins(void *arg, struct vt_model *model)
-{
-	struct watch *w = arg;
-	struct vt_recorder_oom event;
-	VT_ERROR struct vt_error *err = vt_trap_raised(w->trap, &w->last);
-
-	if (!err)
-		err = vt_trap_event(w->trap, w->first, &event);
-	if (!err)
-		model->caught.event = event_as_model(w->options->pid, &event, w->first);
-	model->caught.first = w->first;
-	model->caught.last = w->last;
-}
-
-/* A thread that did not wait for us as long: what was read may be of another moment. */
-static bool has_gone_on(struct watch *w, uint32_t seq)
-{
-	struct vt_recorder_oom event;
-	VT_ERROR struct vt_error *err = vt_trap_event(w->trap, seq, &event);
-
-	return err || event.waited_ns;
-}
-
-static void moment_is_read(void *arg, struct vt_model *model)
-{
-	struct watch *w = arg;
-	uint32_t n = w->last - w->first + 1;
-	bool gone_on = n > VT_RECORDER_MAX_OOMS; /* too many to be kept, or a number that is none */
-
-	for (uint32_t i = 0; i < n && !gone_on; i++)
-		gone_on = has_gone_on(w, w->first + i);
-	if (gone_on)
-		vt_model_diag(
-			model, VT_DIAG_MISSING, VT_STAGE_WATCH, "went-on",
-			"the thread that ran out of memory went on before all was read: blocks and stacks are of a moment later");
-	vt_trap_let_go_by(w->trap, w->last, vt_now_ns() + REST_NS);
-}
-
-/*
- * How long each was kept is known when it has gone on, which it does within 2 ms if it gets a
- * processor.
- */
-static uint64_t waited_ns(struct watch *w, uint32_t seq, uint64_t deadline_ns)
-{
-	struct vt_recorder_oom event = { .waited_ns = 0 };
-
-	for (;;) {
-		VT_ERROR struct vt_error *err = vt_trap_event(w->trap, seq, &event);
-
-		if (err || event.waited_ns || vt_deadline_passed(deadline_ns))
-			return err ? 0 : event.waited_ns;
-		vt_sleep_ns(VT_NS_PER_MS);
-	}
-}
-
-static void add_waits(struct watch *w, struct vt_model *model)
-{
-	uint64_t deadline = vt_now_ns() + GOING_ON_NS;
-
-	model->caught.event.waited_ns = waited_ns(w, w->first, deadline);
-	for (size_t i = 0; i < model->ooms.n; i++)
-		if (model->ooms.data[i].number - w->first <= w->last - w->first)
-			model->ooms.data[i].waited_ns =
-				waited_ns(w, model->ooms.data[i].number, deadline);
-}
-
-static struct vt_error *collect(struct watch *w, struct vt_model *model)
-{
-	const struct vt_collect_moment moment = { .begins = moment_begins,
-						  .is_read = moment_is_read,
-						  .arg = w };
-	struct vt_subject subject = { .origin = &vt_origin_process, .pid = w->options->pid };
-	struct vt_collect_options options = w->options->collect;
-	struct vt_error *err;
-
-	options.moment = &moment;
-	options.budget_ns = INSIDE_NS;
-	err = vt_collect_report(&subject, &options, model);
-	vt_progress_end();
-	/*
-	 * Whatever came of it, nobody is kept any longer. That the process has ended is found out
-	 * soon enough.
-	 */
-	vt_error_destroy(vt_trap_let_go(w->trap, w->last));
-	w->dealt = w->last;
-	return err;
-}
-
 static struct vt_error *save(struct watch *w, const struct vt_model *model)
 {
 	VT_FREE char *path = NULL;
@@ -330,25 +202,16 @@ static struct vt_error *save(struct watch *w, const struct vt_model *model)
 	return w->options->exec ? run_command(w, path) : NULL;
 }
 
-static void catch_event(struct watch *w, uint32_t seq)
+static void finish_event(struct watch *w, const struct vt_model *model, struct vt_error *err)
 {
-	struct vt_model model;
 	int status;
 
-	w->first = w->dealt + 1;
-	w->last = seq;
 	w->n_reports++;
-	vt_model_init(&model);
-
-	VT_ERROR struct vt_error *err = collect(w, &model);
-
-	if (!err) {
-		add_waits(w, &model);
-		err = save(w, &model);
-	}
-	status = err ? vt_exit_with(err) : (int)model.completeness;
+	if (!err)
+		err = save(w, model);
+	status = err ? vt_exit_with(err) : (int)model->completeness;
 	w->status = status > w->status ? status : w->status;
-	vt_model_deinit(&model);
+	vt_error_destroy(err);
 }
 
 /* ---- until the end ---- */
@@ -362,13 +225,17 @@ static void say(const struct watch *w, const char *text)
 /* NULL: go on. */
 static struct vt_error *collect_moment(struct watch *w)
 {
-	uint32_t seq;
+	struct vt_error *err, *why = NULL;
+	struct vt_model model;
+	bool caught;
 
-	VT_TRY(vt_trap_raised(w->trap, &seq));
-	if (seq != w->dealt)
-		catch_event(w, seq);
+	vt_model_init(&model);
+	err = vt_catch_look(&w->caught, &model, &caught, &why);
+	if (caught)
+		finish_event(w, &model, why);
+	vt_model_deinit(&model);
 	reap_commands(w, WNOHANG);
-	return NULL;
+	return err;
 }
 
 /* Why it ended is no error: there is nothing to be done about it. */
@@ -390,7 +257,7 @@ static void watch(struct watch *w)
 			return;
 		}
 		if (!over)
-			vt_sleep_ns(POLL_NS);
+			vt_sleep_ns(VT_CATCH_POLL_NS);
 	}
 	if (w->n_reports == MAX_REPORTS)
 		say(w, "ended: the maximum number of events was saved");
@@ -424,10 +291,7 @@ static struct vt_error *begin(struct watch *w, struct vt_record_target *target)
 	w->begun = true;
 	VT_TRY(w->was_on ? vt_record_complete(target) :
 			   vt_record_on(target, &w->options->record.request));
-	if (!target->resident)
-		return vt_error_create(VT_ERR_NOTFOUND, "the recorder is not there");
-	VT_TRY(vt_trap_create(w->options->pid, target->resident->head, &w->trap));
-	VT_TRY(vt_trap_arm(w->trap, PATIENCE_MS, &w->dealt));
+	VT_TRY(vt_catch_begin(&w->caught, target));
 	vt_progress_end();
 	say_armed(w, target);
 	return NULL;
@@ -471,9 +335,7 @@ static void clean_up(struct watch *w)
 {
 	struct vt_error *err = NULL;
 
-	if (w->trap)
-		vt_trap_disarm(w->trap);
-	vt_trap_destroy(w->trap);
+	vt_catch_end(&w->caught);
 	if (w->begun && !w->was_on)
 		err = with_target(w, end);
 	if (err && err->code != VT_ERR_GONE)
@@ -486,7 +348,8 @@ static void clean_up(struct watch *w)
 
 int vt_watch_oom(struct vt_watch_options *options)
 {
-	struct watch w = { .options = options };
+	struct watch w = { .options = options,
+			   .caught = { .pid = options->pid, .collect = options->collect } };
 	VT_ERROR struct vt_error *err = NULL;
 
 	vt_watch_catch_signals();

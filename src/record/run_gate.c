@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "base/exit.h"
 #include "inject/recorder/gate.h"
+#include "record/run_oom.h"
 
 /* At the gate: less than the patience of the process (VT_GATE_PATIENCE_MS). */
 #define GATE_BUDGET_NS (4 * VT_NS_PER_S)
@@ -41,7 +42,8 @@ static void say(const struct vt_run_gate *gate, const struct vt_record_target *t
 	vt_str_deinit(&line);
 }
 
-static void say_recorded(const struct vt_run_gate *gate, const struct vt_record_target *target)
+static void say_recorded(const struct vt_run_gate *gate, const struct vt_record_target *target,
+			 bool caught)
 {
 	bool later = gate->request.driver && !target->head->driver_method;
 	const char *driver = later ? "not all of its libraries are loaded yet" : target->no_driver;
@@ -51,9 +53,9 @@ static void say_recorded(const struct vt_run_gate *gate, const struct vt_record_
 		driver = "";
 	snprintf(
 		text, sizeof(text),
-		"is recorded from its first allocation on; vramtap report %d shows what it holds%s%s%s",
-		(int)target->process.proc.pid, *driver ? " (driver: " : "", driver,
-		*driver ? ")" : "");
+		"is recorded from its first allocation on; vramtap report %d shows what it holds%s%s%s%s",
+		(int)target->process.proc.pid, caught ? "; out-of-memory errors are saved" : "",
+		*driver ? " (driver: " : "", driver, *driver ? ")" : "");
 	say(gate, target, text);
 }
 
@@ -89,13 +91,34 @@ static struct missing what_is_missing(const struct vt_run_gate *gate,
 	};
 }
 
+/* Before the process goes on: its first allocation may be too large. */
+static void catch_errors(const struct vt_run_gate *gate, const struct vt_record_target *target,
+			 struct vt_run_oom *oom)
+{
+	struct vt_error *err;
+
+	__atomic_add_fetch(gate->processes, 1, __ATOMIC_RELAXED);
+	oom->ended = !oom->pattern;
+	err = oom->ended ? NULL : vt_run_oom_begin(oom, target);
+	if (!err)
+		return;
+	err = vt_error_prefix(err, "process %d: errors are not caught",
+			      (int)target->process.proc.pid);
+	vt_exit_with(err);
+	vt_error_destroy(err);
+	vt_run_oom_end(oom);
+}
+
 /* True: it is recorded. */
-static bool pass(const struct vt_run_gate *gate, pid_t pid, int fd, struct missing *missing)
+static bool pass(const struct vt_run_gate *gate, pid_t pid, int fd, struct missing *missing,
+		 struct vt_run_oom *oom)
 {
 	VT_FREE struct vt_record_target *target = calloc(1, sizeof(*target));
 	struct vt_error *err = target ? record_at_gate(gate, target, pid, fd) : &vt_enomem;
 	bool ok = !err;
 
+	if (ok)
+		catch_errors(gate, target, oom);
 	vt_gate_go(fd);
 	close(fd);
 	if (err) {
@@ -104,7 +127,7 @@ static bool pass(const struct vt_run_gate *gate, pid_t pid, int fd, struct missi
 		vt_error_destroy(err);
 	} else {
 		*missing = what_is_missing(gate, target);
-		say_recorded(gate, target);
+		say_recorded(gate, target, !oom->ended);
 	}
 	if (target)
 		vt_record_close(target);
@@ -152,23 +175,38 @@ static bool pause_for(const struct vt_run_gate *gate, int ms)
 	return poll(&life, 1, ms) == 0;
 }
 
+static void add_what_was_loaded(const struct vt_run_gate *gate, pid_t pid, struct missing *missing,
+				int *tries)
+{
+	bool torch = missing->torch && has_library(pid, "libc10_cuda");
+	bool driver = missing->driver && *tries > 0 && has_library(pid, "libcudart");
+
+	if (!torch && !driver)
+		return;
+	*tries -= driver;
+	add_missing_hooks(gate, pid, missing);
+}
+
 int vt_run_gate(const struct vt_run_gate *gate, pid_t pid, int fd)
 {
+	struct vt_run_oom oom = { .pattern = gate->on_oom, .processes = gate->processes };
 	struct missing missing = { false, false };
-	int tries = DRIVER_TRIES;
+	int tries = DRIVER_TRIES, ms = FIRST_LOOK_MS;
+	uint64_t next = vt_now_ns() + FIRST_LOOK_MS * VT_NS_PER_MS;
+	bool goes_on = true;
 
-	if (!pass(gate, pid, fd, &missing))
+	if (!pass(gate, pid, fd, &missing, &oom))
 		return 1;
-	for (int ms = FIRST_LOOK_MS;
-	     (missing.torch || missing.driver) && pause_for(gate, ms) && !kill(pid, 0);
-	     ms = ms < LAST_LOOK_MS ? ms * 2 : ms) {
-		bool torch = missing.torch && has_library(pid, "libc10_cuda");
-		bool driver = missing.driver && tries > 0 && has_library(pid, "libcudart");
-
-		if (!torch && !driver)
+	while (goes_on && (missing.torch || missing.driver || !oom.ended)) {
+		goes_on = pause_for(gate, oom.ended ? ms : VT_CATCH_POLL_MS) && !kill(pid, 0);
+		/* What has happened until the end is saved all the same. */
+		vt_run_oom_look(&oom);
+		if (!goes_on || vt_now_ns() < next || (!missing.torch && !missing.driver))
 			continue;
-		tries -= driver;
-		add_missing_hooks(gate, pid, &missing);
+		add_what_was_loaded(gate, pid, &missing, &tries);
+		ms = ms < LAST_LOOK_MS ? ms * 2 : ms;
+		next = vt_now_ns() + (uint64_t)ms * VT_NS_PER_MS;
 	}
+	vt_run_oom_end(&oom);
 	return 0;
 }

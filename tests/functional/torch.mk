@@ -49,6 +49,10 @@ functional_tests += tests/functional/recorder_report.py
 functional_tests += tests/functional/recorder_oom.py
 EXTRA_DIST += tests/functional/recorder_oom_throw.cc
 
+# The same, by vramtap run.
+functional_tests += tests/functional/run_oom.py
+EXTRA_DIST += tests/targets/torch_ranks.py
+
 # The driver's allocations as the recorder has them, and vramtap run.
 functional_tests += tests/functional/recorder_driver.py
 

@@ -41,10 +41,10 @@ src/job/rules:      base model job
 src/job/ras:        base json job
 src/job/json:       json model report job job/ras
 src/job/text:       base model report report/text job
-src/record:         base target inject inject/recorder walk/torch walk/recorder collect
+src/record:         base target inject inject/recorder walk/torch walk/recorder collect model report
 src/triage:         base target walk/native report collect job job/ras job/json
 src/gdb:            base model report/text collect
-src/cmd:            base json target inject inject/recorder walk/torch model collect report report/text report/json report/diff
+src/cmd:            base json target inject/recorder walk/torch model collect report report/text report/json report/diff
                     job/rules job/json job/text record triage gdb
 '
 
