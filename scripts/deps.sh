@@ -14,7 +14,7 @@ cuda_headers_version='13.0.*'
 build_packages='gcc make autoconf automake pkg-config libc6-dev libdw-dev libelf-dev libiberty-dev libzstd-dev
 liblzma-dev libbz2-dev zlib1g-dev libjansson-dev python3 python3-venv g++' # g++: for what drives the simulated device's allocator
 test_packages='clang clang-tidy clang-format-14 shellcheck libcmocka-dev mandoc jq elfutils gdb dwz python3-jsonschema musl-tools gcc-multilib
-libclang-rt-14-dev xz-utils procps util-linux'
+libclang-rt-14-dev xz-utils procps util-linux zsh fish'
 
 say() {
 	printf 'deps: %s\n' "$*" >&2

@@ -63,3 +63,4 @@ include src/triage/local.mk
 include src/record/local.mk
 include src/gdb/local.mk
 include src/cmd/local.mk
+include src/cmd/completion/local.mk

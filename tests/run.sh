@@ -135,7 +135,7 @@ step_quick() {
 }
 
 lint_texts() {
-	try 'shellcheck' sh -c "cd '$here' && git ls-files '*.sh' .ci/run | xargs shellcheck"
+	try 'shellcheck' sh -c "cd '$here' && git ls-files '*.sh' '*.bash' .ci/run | xargs shellcheck"
 	try 'man pages' sh -c "cd '$here' && mandoc -Tlint -W warning doc/*.[17]"
 }
 

@@ -1,5 +1,6 @@
 # Functional tests: they drive the built program against real processes. Each part adds its own.
 functional_tests = \
+	tests/functional/completion.py \
 	tests/functional/report_cli.py \
 	tests/functional/report_hostile.py \
 	tests/functional/report_soak.py \
