@@ -42,6 +42,9 @@ void vt_advise_setting(struct vt_advise *a, struct vt_model_advice *advice, cons
 void vt_advise_command(struct vt_advise *a, struct vt_model_advice *advice, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* The exact allocator of the device; NULL: there is none. */
+const struct vt_model_allocator *vt_advise_allocator(const struct vt_model *model, int device);
+
 /* The process can be asked and changed: it is no core, and has not ended. */
 bool vt_advise_is_live(const struct vt_model *model);
 
@@ -51,12 +54,26 @@ bool vt_advise_is_live(const struct vt_model *model);
  * unless something is wrong in itself.
  */
 bool vt_advise_pressure(const struct vt_model *model, int device);
+/* Hardly any of it is free, whatever PyTorch has cached. */
+bool vt_advise_is_full(const struct vt_model *model, int device);
 /* A request failed on it: caught, recorded or counted by PyTorch. */
 bool vt_advise_had_oom(const struct vt_model *model, int device);
 
-/* The tests, by file. */
-void vt_advise_stopped(struct vt_advise *a);    /* process.c */
-void vt_advise_fragmented(struct vt_advise *a); /* fragmentation.c */
+/* The tests, by file: process.c, fragmentation.c, device.c, blocks.c. */
+void vt_advise_stopped(struct vt_advise *a);
+void vt_advise_fragmented(struct vt_advise *a);
+void vt_advise_elsewhere(struct vt_advise *a);
+void vt_advise_cache_in_pieces(struct vt_advise *a);
+void vt_advise_too_large(struct vt_advise *a);
+void vt_advise_limited(struct vt_advise *a);
+void vt_advise_others(struct vt_advise *a);
+void vt_advise_ended(struct vt_advise *a);
+void vt_advise_cache_kept(struct vt_advise *a);
+void vt_advise_mig(struct vt_advise *a);
+void vt_advise_awaiting(struct vt_advise *a);
+void vt_advise_private_pools(struct vt_advise *a);
+void vt_advise_libraries(struct vt_advise *a);
+void vt_advise_past_oom(struct vt_advise *a);
 
 /* next.c: what the report ends with; after the rules */
 void vt_advise_next(struct vt_advise *a);

@@ -3,9 +3,12 @@ noinst_LIBRARIES += src/advise/libadvise.a
 src_advise_libadvise_a_SOURCES = \
 	src/advise/add.c \
 	src/advise/advise.c src/advise/advise.h \
+	src/advise/blocks.c \
+	src/advise/device.c \
 	src/advise/fragmentation.c \
 	src/advise/internal.h \
 	src/advise/next.c \
 	src/advise/pressure.c \
 	src/advise/process.c \
-	src/advise/rules.c
+	src/advise/rules.c \
+	src/advise/simulate.c src/advise/simulate.h

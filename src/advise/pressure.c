@@ -7,34 +7,40 @@ bool vt_advise_is_live(const struct vt_model *model)
 	return !model->core.path && model->process.state != 'Z' && model->process.state != 'X';
 }
 
-static const struct vt_model_allocator *allocator_of(const struct vt_model *model, int device)
+const struct vt_model_allocator *vt_advise_allocator(const struct vt_model *model, int device)
 {
 	for (size_t i = 0; i < model->allocators.n; i++)
-		if (model->allocators.data[i].device == device)
+		if (model->allocators.data[i].device == device && model->allocators.data[i].exact)
 			return &model->allocators.data[i];
 	return NULL;
 }
 
 bool vt_advise_had_oom(const struct vt_model *model, int device)
 {
-	const struct vt_model_allocator *a = allocator_of(model, device);
+	const struct vt_model_allocator *a = vt_advise_allocator(model, device);
 
 	if (model->caught.oom && model->caught.oom->device == device)
 		return true;
 	for (size_t i = 0; i < model->ooms.n; i++)
 		if (model->ooms.data[i].device == device)
 			return true;
-	return a && a->exact && a->result.have_stats && a->result.stats.num_ooms > 0;
+	return a && a->result.have_stats && a->result.stats.num_ooms > 0;
 }
 
 /* The headline of the memory is an alarm from the same share on. */
+bool vt_advise_is_full(const struct vt_model *model, int device)
+{
+	const struct vt_model_device *d = vt_model_device(model, device);
+
+	return d && d->have_memory && d->free_bytes < d->total_bytes / 50;
+}
+
 bool vt_advise_pressure(const struct vt_model *model, int device)
 {
-	const struct vt_model_allocator *a = allocator_of(model, device);
+	const struct vt_model_allocator *a = vt_advise_allocator(model, device);
 	const struct vt_model_device *d = vt_model_device(model, device);
 
 	if (vt_advise_had_oom(model, device))
 		return true;
-	return d && d->have_memory && d->free_bytes < d->total_bytes / 50 &&
-	       (!a || !a->exact || a->cached_bytes < d->total_bytes / 50);
+	return vt_advise_is_full(model, device) && (!a || a->cached_bytes < d->total_bytes / 50);
 }

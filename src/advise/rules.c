@@ -5,7 +5,19 @@
 /* clang-format off */
 const struct vt_advise_rule vt_advise_rules[] = {
 	{ VT_ADVICE_STOPPED, vt_advise_stopped, VT_REMEDY_CONTINUE, VT_SURE_CERTAIN, true },
+	{ VT_ADVICE_TOO_LARGE, vt_advise_too_large, VT_REMEDY_SMALLER_REQUEST, VT_SURE_CERTAIN, true },
+	{ VT_ADVICE_LIMITED, vt_advise_limited, VT_REMEDY_RAISE_LIMIT, VT_SURE_LIKELY, true },
+	{ VT_ADVICE_OTHERS, vt_advise_others, VT_REMEDY_OTHER_PROCESS, VT_SURE_LIKELY, true },
+	{ VT_ADVICE_ENDED_HOLDERS, vt_advise_ended, VT_REMEDY_END_HOLDERS, VT_SURE_CERTAIN, true },
 	{ VT_ADVICE_FRAGMENTED, vt_advise_fragmented, VT_REMEDY_EXPANDABLE_SEGMENTS, VT_SURE_LIKELY, true },
+	{ VT_ADVICE_ELSEWHERE, vt_advise_elsewhere, VT_REMEDY_LIFETIMES, VT_SURE_LIKELY, true },
+	{ VT_ADVICE_AWAITING_FREE, vt_advise_awaiting, VT_REMEDY_SYNCHRONIZE_STREAM, VT_SURE_LIKELY, true },
+	{ VT_ADVICE_PRIVATE_POOLS, vt_advise_private_pools, VT_REMEDY_SHARE_POOL, VT_SURE_LIKELY, false },
+	{ VT_ADVICE_LIBRARY, vt_advise_libraries, VT_REMEDY_LIMIT_LIBRARY, VT_SURE_LIKELY, false },
+	{ VT_ADVICE_CACHE_IN_PIECES, vt_advise_cache_in_pieces, VT_REMEDY_EXPANDABLE_SEGMENTS, VT_SURE_LIKELY, false },
+	{ VT_ADVICE_MIG, vt_advise_mig, VT_REMEDY_LARGER_SLICE, VT_SURE_CERTAIN, false },
+	{ VT_ADVICE_PAST_OOM, vt_advise_past_oom, VT_REMEDY_CATCH_OOM, VT_SURE_CERTAIN, false },
+	{ VT_ADVICE_CACHE_KEPT, vt_advise_cache_kept, VT_REMEDY_EMPTY_CACHE, VT_SURE_POSSIBLE, false },
 };
 /* clang-format on */
 

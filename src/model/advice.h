@@ -19,16 +19,40 @@
 /* clang-format off */
 #define VT_ADVICE_RULES(X)                                                               \
 	X(OTHER, "other") /* another version wrote a rule that is unknown here */        \
-	X(STOPPED, "stopped")                                                            \
-	X(FRAGMENTED, "fragmented")
+	X(STOPPED, "stopped") \
+	X(TOO_LARGE, "too-large") \
+	X(LIMITED, "limited") \
+	X(OTHERS, "others") \
+	X(ENDED_HOLDERS, "ended-holders") \
+	X(FRAGMENTED, "fragmented") \
+	X(ELSEWHERE, "elsewhere") \
+	X(AWAITING_FREE, "awaiting-free") \
+	X(PRIVATE_POOLS, "private-pools") \
+	X(LIBRARY, "library") \
+	X(CACHE_IN_PIECES, "cache-in-pieces") \
+	X(MIG, "mig") \
+	X(PAST_OOM, "past-oom") \
+	X(CACHE_KEPT, "cache-kept")
 /* clang-format on */
 
 /* What to do. The same form. */
 /* clang-format off */
 #define VT_ADVICE_REMEDIES(X)                                                            \
 	X(NONE, "none")                                                                  \
-	X(CONTINUE, "continue")                                                          \
-	X(EXPANDABLE_SEGMENTS, "expandable-segments")
+	X(CONTINUE, "continue") \
+	X(SMALLER_REQUEST, "smaller-request") \
+	X(RAISE_LIMIT, "raise-limit") \
+	X(OTHER_PROCESS, "other-process") \
+	X(END_HOLDERS, "end-holders") \
+	X(EXPANDABLE_SEGMENTS, "expandable-segments") \
+	X(MAX_SPLIT_SIZE, "max-split-size") \
+	X(LIFETIMES, "lifetimes") \
+	X(SHARE_POOL, "share-pool") \
+	X(SYNCHRONIZE_STREAM, "synchronize-stream") \
+	X(LIMIT_LIBRARY, "limit-library") \
+	X(LARGER_SLICE, "larger-slice") \
+	X(CATCH_OOM, "catch-oom") \
+	X(EMPTY_CACHE, "empty-cache")
 /* clang-format on */
 
 /* The commands or settings that a report ends with. The same form. */

@@ -22,10 +22,68 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 		"a signal has stopped the process",
 		"it does nothing until it is continued",
 	},
+	[VT_ADVICE_TOO_LARGE] = {
+		"GPU {device}: the request is larger than the whole device",
+		"{needed_bytes} needed; the device has {total_bytes}",
+	},
+	[VT_ADVICE_LIMITED] = {
+		"GPU {device}: PyTorch may not use more of the device",
+		"{needed_bytes} needed, and {free_bytes} were free; PyTorch has reserved {reserved_bytes}, so the "
+		"limit is between that and {limit_below_bytes}[: {limit_percent} of the device]",
+	},
+	[VT_ADVICE_OTHERS] = {
+		"GPU {device}: other processes hold {others_bytes} of it",
+		"[{needed_bytes} needed; ]{free_bytes} free; {others|other process|other processes}, most: [{most_name} ][(pid {most_pid}) ]with "
+		"{most_bytes}",
+	},
+	[VT_ADVICE_ENDED_HOLDERS] = {
+		"GPU {device}: processes that have ended hold {ended_bytes} of it",
+		"{ended|process has|processes have} ended, and something keeps their memory: a child that shares "
+		"it, or work that the driver waits for",
+	},
 	[VT_ADVICE_FRAGMENTED] = {
-		"GPU {device}: free memory is in pieces, and none is large enough",
-		"{needed_bytes} needed; {holes_bytes} cached in {holes|hole}, the largest {largest_hole_bytes}; "
-		"{free_bytes} free on the device",
+		"GPU {device}: there is memory, but in pieces, and none is large enough",
+		"{needed_bytes} needed; {holes_bytes} cached in {holes|hole}, the largest {largest_hole_bytes}, between "
+		"{pinning_blocks|block} in use ({pinning_bytes}); {free_bytes} free on the device"
+		"[; expandable segments would have satisfied this request: {joined_bytes} of the holes]"
+		"[; max_split_size_mb would have kept {unsplit_segments|segment} with {unsplit_bytes} whole]",
+	},
+	[VT_ADVICE_ELSEWHERE] = {
+		"GPU {device}: a cached block is large enough, but another stream or pool has it",
+		"{needed_bytes} needed; [the largest hole has {largest_hole_bytes}, of stream {stream}; ]"
+		"[{private_cached_bytes} cached by private pools; ]{free_bytes} free on the device"
+		"[; expandable segments would have satisfied this request: {joined_bytes} of the holes]",
+	},
+	[VT_ADVICE_AWAITING_FREE] = {
+		"GPU {device}: freed memory waits for streams",
+		"{awaiting_bytes} in {awaiting_blocks|block}, freed while another stream may use them[, most of "
+		"stream {stream}: {stream_bytes}]",
+	},
+	[VT_ADVICE_PRIVATE_POOLS] = {
+		"GPU {device}: private pools, as of CUDA graphs, keep {private_cached_bytes} to themselves",
+		"{pools|pool} with {private_bytes} in all; what they cache serves no other request",
+	},
+	[VT_ADVICE_LIBRARY] = {
+		"GPU {device}: {library} holds {library_bytes} that PyTorch cannot have",
+		"[{library_used_bytes} of it in use; ]{free_bytes} free on the device",
+	},
+	[VT_ADVICE_CACHE_IN_PIECES] = {
+		"GPU {device}: it is full, and PyTorch's cache lies in pieces",
+		"{holes_bytes} in {holes|hole}, the largest {largest_hole_bytes}, between {pinning_blocks|block} in use "
+		"({pinning_bytes}); {retries|time} PyTorch gave back its cache and asked again[; expandable "
+		"segments could join {joined_bytes} of it]",
+	},
+	[VT_ADVICE_MIG] = {
+		"GPU {device}: it is an instance of a device that MIG divides",
+		"{total_bytes}[ of {whole_device_bytes}]",
+	},
+	[VT_ADVICE_PAST_OOM] = {
+		"GPU {device}: memory has run out before, and what held it then is not known",
+		"{errors|error} counted by PyTorch; {now_bytes} in use now[, {peak_bytes} at the peak]",
+	},
+	[VT_ADVICE_CACHE_KEPT] = {
+		"GPU {device}: it is full, and PyTorch keeps {whole_bytes} here that it does not use",
+		"{free_bytes} free; {cached_bytes} cached; {others|other process|other processes} with {others_bytes}",
 	},
 };
 
@@ -37,9 +95,54 @@ struct remedy_words {
 static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 	[VT_REMEDY_NONE] = { "", "" },
 	[VT_REMEDY_CONTINUE] = { "{command} lets it go on", "lets it go on" },
+	[VT_REMEDY_SMALLER_REQUEST] = {
+		"split the request: it can succeed on no device of this size",
+		"",
+	},
+	[VT_REMEDY_RAISE_LIMIT] = {
+		"raise the limit: {setting}",
+		"gives this request its room",
+	},
+	[VT_REMEDY_OTHER_PROCESS] = {
+		"end or move that process, or let it give back its cache[; {command} shows what it holds]",
+		"what the other process holds",
+	},
+	[VT_REMEDY_END_HOLDERS] = {
+		"end what keeps it[: {command} lists who has the devices open]",
+		"who has the devices open",
+	},
 	[VT_REMEDY_EXPANDABLE_SEGMENTS] = {
 		"at the next start, set {setting}",
 		"at the next start",
+	},
+	[VT_REMEDY_MAX_SPLIT_SIZE] = {
+		"at the next start, set {setting}",
+		"at the next start",
+	},
+	[VT_REMEDY_LIFETIMES] = {
+		"no setting would have joined these pieces: allocate what stays before what comes and goes",
+		"",
+	},
+	[VT_REMEDY_SHARE_POOL] = {
+		"capture all graphs with one pool (torch.cuda.graph(g, pool=…)), and delete graphs that no longer run",
+		"",
+	},
+	[VT_REMEDY_SYNCHRONIZE_STREAM] = {
+		"let the program wait for that stream before it frees, or free less across streams (record_stream)",
+		"",
+	},
+	[VT_REMEDY_LIMIT_LIBRARY] = {
+		"let {library} take less[: {setting}]",
+		"lets the other library take less",
+	},
+	[VT_REMEDY_LARGER_SLICE] = { "use a larger instance, or the whole device", "" },
+	[VT_REMEDY_CATCH_OOM] = {
+		"[{command} catches the next one, with who asked and who holds]",
+		"catches the next out-of-memory error",
+	},
+	[VT_REMEDY_EMPTY_CACHE] = {
+		"{setting} would give it back to the device",
+		"gives the unused cache back to the device",
 	},
 };
 

@@ -52,6 +52,8 @@ EXTRA_DIST += tests/functional/recorder_oom_throw.cc
 # The same, by vramtap run.
 functional_tests += tests/functional/run_oom.py
 EXTRA_DIST += tests/targets/torch_ranks.py
+# What to do about them, and about more.
+functional_tests += tests/functional/advice.py
 
 # The driver's allocations as the recorder has them, and vramtap run.
 functional_tests += tests/functional/recorder_driver.py

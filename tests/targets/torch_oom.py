@@ -6,6 +6,7 @@ It prints "READY pid=PID" and then obeys lines on its standard input, each answe
 
     fill MIB BLOCKS    allocates so much, in so many blocks, on the line marked below
     holes MIB BLOCKS   the same, and every second block is freed
+    splinter MIB KEPT N   N segments of so much are freed, but for so much of each
     drop               frees all of it
     fail MIB           asks for so much, on the line marked below; tells the exception's type and text, and how long that took
     die MIB            the same, and ends at once
@@ -40,6 +41,16 @@ def holes(mib, blocks):
     fresh = [allocate(mib * MIB // blocks) for _ in range(blocks)]  # line: holes
     KEPT.extend(fresh[::2])
     del fresh
+    return {}
+
+
+def splinter(mib, kept, n):
+    blocks = [allocate(mib * MIB) for _ in range(n)]
+    fillers = []
+    for _ in range(n):
+        blocks.pop(0)
+        KEPT.append(allocate(kept * MIB))
+        fillers.append(allocate((mib - kept) * MIB))
     return {}
 
 
@@ -95,6 +106,7 @@ def obey(words):
     commands = {
         "fill": lambda: fill(int(words[1]), int(words[2])),
         "holes": lambda: holes(int(words[1]), int(words[2])),
+        "splinter": lambda: splinter(int(words[1]), int(words[2]), int(words[3])),
         "drop": drop,
         "fail": lambda: fail(int(words[1])),
         "die": lambda: die(int(words[1])),

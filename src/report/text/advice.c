@@ -5,7 +5,7 @@
 
 #define MAX_SHOWN 5
 #define INDENT 5
-#define MAX_LINES 3
+#define MAX_LINES 4
 
 static void wrap(struct vt_line *line, enum vt_style style, struct vt_str *text)
 {

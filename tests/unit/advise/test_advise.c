@@ -67,6 +67,17 @@ static uint64_t number(const struct vt_model_advice *advice, const char *name)
 	return value->number;
 }
 
+static bool has(const struct vt_model_advice *advice, const char *name)
+{
+	return vt_model_advice_value(advice, name, strlen(name)) != NULL;
+}
+
+static void check_text(const struct vt_model_advice *advice, const char *name, const char *text)
+{
+	assert_true(has(advice, name));
+	assert_string_equal(vt_model_advice_value(advice, name, strlen(name))->text, text);
+}
+
 typedef void words_fn(struct vt_str *text, const struct vt_model_advice *advice);
 
 static void check_words(words_fn *words, const struct vt_model_advice *advice, const char *expected)
@@ -282,14 +293,27 @@ static void add_pieces(size_t n, uint64_t stream)
 	}
 }
 
+/* A device of 4 GiB with so much free. */
+static void add_full(uint64_t free_bytes)
+{
+	report_add_device(&model, 0, 4 * GIB - free_bytes, 4 * GIB);
+	report_add_allocator(&model, 0);
+}
+
+static void add_used(uint64_t size)
+{
+	report_add_segment(&model, 0, 0, 0);
+	report_add_block(&model, VT_BLOCK_ALLOCATED, size, size);
+}
+
+/* Pieces of less than a page: nothing joins them, and the report does not say so. */
 static void test_fragmented(void **state)
 {
 	const struct vt_model_advice *advice;
 
 	(void)state;
 	begin();
-	report_add_device(&model, 0, 4 * GIB - 10 * MIB, 4 * GIB);
-	report_add_allocator(&model, 0);
+	add_full(10 * MIB);
 	add_pieces(10, 0);
 	fail_request(64 * MIB, 10 * MIB, 4 * GIB);
 	advise();
@@ -299,13 +323,17 @@ static void test_fragmented(void **state)
 	assert_int_equal(number(advice, "holes"), 20);
 	assert_int_equal(number(advice, "holes_bytes"), 180 * MIB);
 	assert_int_equal(number(advice, "largest_hole_bytes"), 9 * MIB);
-	check_next(0, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+	assert_int_equal(number(advice, "pinning_blocks"), 10);
+	assert_int_equal(number(advice, "pinning_bytes"), 20 * MIB);
+	assert_false(has(advice, "joined_bytes"));
+	assert_false(has(advice, "unsplit_bytes"));
+	assert_int_equal(advice->remedy, VT_REMEDY_LIFETIMES);
+	assert_null(advice->setting);
 	end();
 
 	/* too little in all */
 	begin();
-	report_add_device(&model, 0, 4 * GIB - 10 * MIB, 4 * GIB);
-	report_add_allocator(&model, 0);
+	add_full(10 * MIB);
 	add_pieces(10, 0);
 	fail_request(400 * MIB, 10 * MIB, 4 * GIB);
 	advise();
@@ -313,10 +341,378 @@ static void test_fragmented(void **state)
 	end();
 }
 
+/* Holes with whole pages in them, on two streams. */
+static void add_large_pieces(size_t n, unsigned int flags)
+{
+	for (size_t i = 0; i < n; i++) {
+		report_add_segment(&model, flags, i % 2 ? 0x1000 : 0, 0);
+		report_add_block(&model, VT_BLOCK_CACHED, 100 * MIB, 0);
+		report_add_block(&model, VT_BLOCK_ALLOCATED, 2 * MIB, 2 * MIB);
+		report_add_block(&model, VT_BLOCK_CACHED, 100 * MIB, 0);
+	}
+}
+
+static void test_expandable(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	add_full(10 * MIB);
+	add_large_pieces(4, 0);
+	fail_request(600 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	advice = need(VT_ADVICE_FRAGMENTED);
+	/* of each 100 MiB, four pages of 20 MiB, wherever they begin */
+	assert_int_equal(number(advice, "joined_bytes"), 640 * MIB);
+	assert_int_equal(advice->remedy, VT_REMEDY_EXPANDABLE_SEGMENTS);
+	assert_string_equal(advice->setting, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+	check_words(
+		vt_advice_evidence, advice,
+		"600 MiB needed; 800 MiB cached in 8 holes, the largest 100 MiB, between 4 blocks in use "
+		"(8.00 MiB); 10.0 MiB free on the device; expandable segments would have satisfied this "
+		"request: 640 MiB of the holes");
+	check_next(0, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+	end();
+
+	/* one page more than that */
+	begin();
+	add_full(10 * MIB);
+	add_large_pieces(4, 0);
+	fail_request(641 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	advice = need(VT_ADVICE_FRAGMENTED);
+	assert_false(has(advice, "joined_bytes"));
+	/* but no segment would have been split: 128 is the largest that all of 202 exceed */
+	assert_int_equal(advice->remedy, VT_REMEDY_MAX_SPLIT_SIZE);
+	assert_string_equal(advice->setting, "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128");
+	assert_int_equal(number(advice, "unsplit_segments"), 4);
+	assert_int_equal(number(advice, "unsplit_bytes"), 800 * MIB);
+	end();
+
+	/* they are there already */
+	begin();
+	add_full(10 * MIB);
+	add_large_pieces(4, VT_BLOCK_EXPANDABLE);
+	fail_request(600 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	assert_int_equal(need(VT_ADVICE_FRAGMENTED)->remedy, VT_REMEDY_LIFETIMES);
+	end();
+}
+
+/* A block in use that is as large as the setting is one that the segment would have anyway. */
+static void test_max_split_size(void **state)
+{
+	(void)state;
+	begin();
+	add_full(10 * MIB);
+	for (int i = 0; i < 4; i++) {
+		report_add_segment(&model, 0, 0, 0);
+		report_add_block(&model, VT_BLOCK_CACHED, 39 * MIB, 0);
+		report_add_block(&model, VT_BLOCK_ALLOCATED, 40 * MIB, 40 * MIB);
+		report_add_block(&model, VT_BLOCK_CACHED, 39 * MIB, 0);
+	}
+	fail_request(180 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	assert_string_equal(need(VT_ADVICE_FRAGMENTED)->setting,
+			    "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64");
+	end();
+	begin();
+	add_full(10 * MIB);
+	for (int i = 0; i < 4; i++) {
+		report_add_segment(&model, 0, 0, 0);
+		report_add_block(&model, VT_BLOCK_CACHED, 39 * MIB, 0);
+		report_add_block(&model, VT_BLOCK_ALLOCATED, 70 * MIB, 70 * MIB);
+		report_add_block(&model, VT_BLOCK_CACHED, 39 * MIB, 0);
+	}
+	fail_request(240 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	assert_string_equal(need(VT_ADVICE_FRAGMENTED)->setting,
+			    "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128");
+	end();
+}
+
+static void test_elsewhere(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	add_full(10 * MIB);
+	report_add_segment(&model, 0, 0xabc0, 0);
+	report_add_block(&model, VT_BLOCK_CACHED, 300 * MIB, 0);
+	report_add_block(&model, VT_BLOCK_ALLOCATED, 2 * MIB, 2 * MIB);
+	fail_request(200 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	advice = need(VT_ADVICE_ELSEWHERE);
+	assert_int_equal(advice->remedy, VT_REMEDY_EXPANDABLE_SEGMENTS);
+	assert_int_equal(number(advice, "joined_bytes"), 280 * MIB);
+	check_text(advice, "stream", "0xabc0");
+	end();
+
+	begin();
+	add_full(10 * MIB);
+	add_used(512 * MIB);
+	report_add_segment(&model, VT_BLOCK_PRIVATE_POOL, 0, UINT64_C(1) << 32);
+	report_add_block(&model, VT_BLOCK_CACHED, 300 * MIB, 0);
+	fail_request(200 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	advice = need(VT_ADVICE_ELSEWHERE);
+	assert_int_equal(advice->remedy, VT_REMEDY_SHARE_POOL);
+	assert_int_equal(number(advice, "private_cached_bytes"), 300 * MIB);
+	/* the same by what the pools keep */
+	advice = need(VT_ADVICE_PRIVATE_POOLS);
+	assert_int_equal(number(advice, "pools"), 1);
+	assert_int_equal(advice->certainty, VT_SURE_POSSIBLE);
+	end();
+}
+
+static void test_limited(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	add_full(3 * GIB);
+	add_used(400 * MIB);
+	fail_request(200 * MIB, 3 * GIB, 4 * GIB);
+	advise();
+	advice = need(VT_ADVICE_LIMITED);
+	assert_int_equal(number(advice, "reserved_bytes"), 400 * MIB);
+	assert_int_equal(number(advice, "limit_below_bytes"), 600 * MIB);
+	/* 600 of 4096 is 14.6 %: 0.14 forbids it, 0.15 does not */
+	assert_int_equal(number(advice, "limit_percent"), 14);
+	check_next(0, "torch.cuda.set_per_process_memory_fraction(0.15)");
+	end();
+
+	begin();
+	add_full(3 * GIB);
+	fail_request(8 * GIB, 3 * GIB, 4 * GIB);
+	advise();
+	assert_null(find(VT_ADVICE_LIMITED));
+	assert_int_equal(number(need(VT_ADVICE_TOO_LARGE), "total_bytes"), 4 * GIB);
+	end();
+}
+
+/* ---- others ---- */
+
+static struct vt_model_counted *add_process(pid_t pid, uint64_t bytes, enum vt_counted_life life)
+{
+	struct vt_model_gpu *gpu = model.usage.gpus.n ? &model.usage.gpus.data[0] : NULL;
+	struct vt_model_counted *p = vt_vec_append(&model.usage.processes);
+
+	if (!gpu) {
+		gpu = vt_vec_append(&model.usage.gpus);
+		*gpu = (struct vt_model_gpu){
+			.uuid = "", .pci = "", .name = "", .parent = -1, .processes_known = true
+		};
+		model.usage.state = VT_COUNTED_READ;
+		model.usage.whole = true;
+	}
+	gpu->n++;
+	*p = (struct vt_model_counted){ .pid = pid,
+					.life = life,
+					.ours = pid == 4711,
+					.bytes_known = true,
+					.bytes = bytes,
+					.rank = -1,
+					.name = "python3",
+					.command = "",
+					.user = "",
+					.container = "",
+					.pod = "" };
+	return p;
+}
+
+static void test_others(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	add_full(10 * MIB);
+	add_used(2 * GIB);
+	add_process(4711, 2 * GIB, VT_LIFE_THERE);
+	add_process(99, 1 * GIB, VT_LIFE_THERE);
+	add_process(98, 500 * MIB, VT_LIFE_THERE);
+	fail_request(512 * MIB, 10 * MIB, 4 * GIB);
+	advise();
+	advice = need(VT_ADVICE_OTHERS);
+	assert_true(advice->alarm);
+	assert_int_equal(advice->certainty, VT_SURE_CERTAIN);
+	assert_int_equal(number(advice, "others_bytes"), GIB + 500 * MIB);
+	assert_int_equal(number(advice, "most_pid"), 99);
+	check_words(
+		vt_advice_evidence, advice,
+		"512 MiB needed; 10.0 MiB free; 2 other processes, most: python3 (pid 99) with 1.00 GiB");
+	check_next(0, "vramtap report 99");
+	end();
+
+	/* full, and nothing has failed: no alarm */
+	begin();
+	add_full(10 * MIB);
+	add_used(2 * GIB);
+	add_process(99, 1 * GIB, VT_LIFE_THERE);
+	advise();
+	assert_false(need(VT_ADVICE_OTHERS)->alarm);
+	end();
+
+	/* there is room */
+	begin();
+	add_full(512 * MIB);
+	add_used(2 * GIB);
+	add_process(99, 1 * GIB, VT_LIFE_THERE);
+	advise();
+	assert_int_equal(model.advice.items.n, 0);
+	end();
+
+	begin();
+	add_full(10 * MIB);
+	add_used(2 * GIB);
+	add_process(99, 1 * GIB, VT_LIFE_GONE);
+	advise();
+	assert_null(find(VT_ADVICE_OTHERS));
+	assert_int_equal(number(need(VT_ADVICE_ENDED_HOLDERS), "ended_bytes"), GIB);
+	end();
+}
+
+/* A warm cache is no fault: only if another process needs the device. */
+static void test_cache_kept(void **state)
+{
+	(void)state;
+	for (int with_other = 0; with_other < 2; with_other++) {
+		begin();
+		add_full(10 * MIB);
+		add_used(1 * GIB);
+		report_add_segment(&model, 0, 0, 0);
+		report_add_block(&model, VT_BLOCK_CACHED, 2 * GIB, 0);
+		if (with_other)
+			add_process(99, 256 * MIB, VT_LIFE_THERE);
+		advise();
+		if (!with_other)
+			assert_int_equal(model.advice.items.n, 0);
+		else
+			assert_int_equal(number(need(VT_ADVICE_CACHE_KEPT), "whole_bytes"),
+					 2 * GIB);
+		end();
+	}
+}
+
+static void set_stats(int64_t retries, int64_t ooms)
+{
+	model.allocators.data[0].result.have_stats = 1;
+	model.allocators.data[0].result.stats.num_alloc_retries = retries;
+	model.allocators.data[0].result.stats.num_ooms = ooms;
+}
+
+static void test_cache_in_pieces(void **state)
+{
+	(void)state;
+	for (int retries = 0; retries < 4; retries += 3) {
+		begin();
+		add_full(10 * MIB);
+		add_large_pieces(10, 0);
+		set_stats(retries, 0);
+		advise();
+		if (!retries) {
+			assert_int_equal(model.advice.items.n, 0);
+		} else {
+			assert_int_equal(number(need(VT_ADVICE_CACHE_IN_PIECES), "retries"), 3);
+			assert_int_equal(number(need(VT_ADVICE_CACHE_IN_PIECES), "joined_bytes"),
+					 1600 * MIB);
+		}
+		end();
+	}
+}
+
+static void test_past_oom(void **state)
+{
+	(void)state;
+	begin();
+	add_full(2 * GIB);
+	add_used(1 * GIB);
+	set_stats(2, 2);
+	model.allocators.data[0].result.stats.allocated_bytes.peak = 3 * GIB;
+	advise();
+	assert_int_equal(number(need(VT_ADVICE_PAST_OOM), "peak_bytes"), 3 * GIB);
+	check_next(0, "vramtap watch 4711 --on-oom");
+	end();
+}
+
+static void test_awaiting(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	for (int full = 0; full < 2; full++) {
+		begin();
+		add_full(full ? 10 * MIB : GIB);
+		add_used(1 * GIB);
+		report_add_segment(&model, 0, 0xabc0, 0);
+		report_add_block(&model, VT_BLOCK_AWAITING_FREE, 300 * MIB, 300 * MIB);
+		report_add_block(&model, VT_BLOCK_AWAITING_FREE, 200 * MIB, 200 * MIB);
+		report_add_segment(&model, 0, 0, 0);
+		report_add_block(&model, VT_BLOCK_AWAITING_FREE, 400 * MIB, 400 * MIB);
+		advise();
+		if (!full) {
+			assert_int_equal(model.advice.items.n, 0);
+			end();
+			continue;
+		}
+		advice = need(VT_ADVICE_AWAITING_FREE);
+		assert_false(advice->alarm);
+		check_text(advice, "stream", "0xabc0");
+		assert_int_equal(number(advice, "stream_bytes"), 500 * MIB);
+		assert_int_equal(number(advice, "awaiting_bytes"), 900 * MIB);
+		end();
+	}
+}
+
+static void test_mig(void **state)
+{
+	(void)state;
+	begin();
+	add_full(10 * MIB);
+	add_used(3 * GIB);
+	add_process(4711, 3 * GIB, VT_LIFE_THERE);
+
+	struct vt_model_gpu *whole = vt_vec_append(&model.usage.gpus);
+
+	*whole = (struct vt_model_gpu){ .uuid = "",
+					.pci = "",
+					.name = "",
+					.ordinal = -1,
+					.parent = -1,
+					.divided = true,
+					.memory_known = true,
+					.total_bytes = 80 * GIB };
+	model.usage.gpus.data[0].parent = 1;
+	advise();
+	assert_int_equal(number(need(VT_ADVICE_MIG), "whole_device_bytes"), 80 * GIB);
+	end();
+}
+
+static void test_library(void **state)
+{
+	(void)state;
+	begin();
+	add_full(10 * MIB);
+	add_used(2 * GIB);
+	vt_model_account(&model);
+
+	struct vt_model_ledger_device *l = report_add_ledger(&model, 0);
+
+	l->claimed[VT_CLAIMER_LIBPOOLS + VT_LIBPOOL_CUPY].bytes = GIB;
+	assert_true(vt_advise(&model));
+	check_text(need(VT_ADVICE_LIBRARY), "library", "CuPy");
+	assert_int_equal(number(need(VT_ADVICE_LIBRARY), "library_bytes"), GIB);
+	end();
+}
+
 /* The models of healthy processes. */
 static void test_healthy(void **state)
 {
-	static const char *const names[] = { "training", "no-cuda", "many-threads", "empty",
+	static const char *const names[] = { "pools", "no-cuda", "many-threads", "empty",
 					     "no-pytorch" };
 
 	(void)state;
@@ -366,10 +762,9 @@ static void test_saved(void **state)
 
 	(void)state;
 	begin();
-	report_add_device(&model, 0, 4 * GIB - 10 * MIB, 4 * GIB);
-	report_add_allocator(&model, 0);
-	add_pieces(10, 0);
-	fail_request(64 * MIB, 10 * MIB, 4 * GIB);
+	add_full(10 * MIB);
+	add_large_pieces(4, 0);
+	fail_request(600 * MIB, 10 * MIB, 4 * GIB);
 	advise();
 	vt_advise_text(&a, &model.advice.items.data[0], "name", "\033[2J\xff\"\n");
 	first = to_json(&model, &n);
@@ -391,9 +786,15 @@ static void test_saved(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table),   cmocka_unit_test(test_words),
-		cmocka_unit_test(test_stopped), cmocka_unit_test(test_fragmented),
-		cmocka_unit_test(test_healthy), cmocka_unit_test(test_saved),
+		cmocka_unit_test(test_table),           cmocka_unit_test(test_words),
+		cmocka_unit_test(test_stopped),         cmocka_unit_test(test_fragmented),
+		cmocka_unit_test(test_expandable),      cmocka_unit_test(test_max_split_size),
+		cmocka_unit_test(test_elsewhere),       cmocka_unit_test(test_limited),
+		cmocka_unit_test(test_others),          cmocka_unit_test(test_cache_kept),
+		cmocka_unit_test(test_cache_in_pieces), cmocka_unit_test(test_past_oom),
+		cmocka_unit_test(test_awaiting),        cmocka_unit_test(test_mig),
+		cmocka_unit_test(test_library),         cmocka_unit_test(test_healthy),
+		cmocka_unit_test(test_saved),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
