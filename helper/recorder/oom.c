@@ -59,25 +59,29 @@ static bool load(uint64_t addr, void *buf, size_t len)
 	return ret == 0;
 }
 
-static bool is_out_of_memory(uint64_t exception_class, uint64_t header)
+/* The object that was thrown; 0: it is another exception. */
+static uint64_t out_of_memory_thrown(uint64_t exception_class, uint64_t header)
 {
 	struct {
 		uint64_t vptr, name;
 	} type;
-	uint64_t word;
+	uint64_t word, object = header - HEADER_OFFSET + OBJECT_OFFSET;
 	char name[sizeof(oom_name)];
 
 	if ((exception_class != CLASS_PRIMARY && exception_class != CLASS_DEPENDENT) ||
 	    !load(header - HEADER_OFFSET, &word, sizeof(word)))
-		return false;
-	if (exception_class == CLASS_DEPENDENT && !load(word - OBJECT_OFFSET, &word, sizeof(word)))
-		return false;
+		return 0;
+	if (exception_class == CLASS_DEPENDENT) {
+		object = word;
+		if (!load(object - OBJECT_OFFSET, &word, sizeof(word)))
+			return 0;
+	}
 	if (!load(word, &type, sizeof(type)) || !load(type.name, name, sizeof(name)))
-		return false;
+		return 0;
 	for (size_t i = 0; i < sizeof(name); i++)
 		if (name[i] != oom_name[i])
-			return false;
-	return true;
+			return 0;
+	return object;
 }
 
 /* ---- the watcher ---- */
@@ -208,6 +212,7 @@ static uint32_t keep_event(const struct vt_recorder_oom *event)
 	entry->tid = event->tid;
 	entry->device = event->device;
 	entry->error = event->error;
+	entry->thrown = event->thrown;
 	__atomic_store_n(&entry->seq, seq, __ATOMIC_RELEASE);
 	__atomic_store_n(&trap->raised, seq, __ATOMIC_RELEASE);
 	return seq;
@@ -251,10 +256,8 @@ void vt_rec_oom_end(void)
 		__atomic_store_n(&waiting.lock, 0, __ATOMIC_RELEASE);
 }
 
-void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error,
-			  const struct vt_rec_regs *regs)
+static void out_of_memory(struct vt_recorder_oom event, const struct vt_rec_regs *regs)
 {
-	struct vt_recorder_oom event = { .kind = kind, .requested = requested, .error = error };
 	uint32_t generation = read32(&vt_recorder.generation), seq;
 	uint64_t patience_ns;
 
@@ -289,6 +292,14 @@ void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, in
 
 	wait_for_watcher(seq, patience_ns);
 	went_on(seq, vt_sys_now_ns() - start);
+}
+
+void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, int error,
+			  const struct vt_rec_regs *regs)
+{
+	out_of_memory(
+		(struct vt_recorder_oom){ .kind = kind, .requested = requested, .error = error },
+		regs);
 }
 
 /* ---- the personality routine ---- */
@@ -342,15 +353,21 @@ int vt_rec_personality(int version, int actions, uint64_t exception_class, void 
 		       void *context)
 {
 	struct vt_rec_regs regs;
+	uint64_t thrown = 0;
 
 	/*
 	 * Ignores the end of a thread (pthread_cancel), and the second call when the frames are
 	 * unwound.
 	 */
 	if (version == 1 && (actions & UA_SEARCH_PHASE) && !(actions & UA_FORCE_UNWIND) &&
-	    vt_rec_is_on() && is_out_of_memory(exception_class, (uint64_t)exception)) {
+	    vt_rec_is_on())
+		thrown = out_of_memory_thrown(exception_class, (uint64_t)exception);
+	if (thrown) {
 		registers_here(&regs);
-		vt_rec_out_of_memory(VT_OOM_PYTORCH, bytes_asked_for(context), 0, &regs);
+		out_of_memory((struct vt_recorder_oom){ .kind = VT_OOM_PYTORCH,
+							.requested = bytes_asked_for(context),
+							.thrown = thrown },
+			      &regs);
 	}
 	return URC_CONTINUE_UNWIND;
 }

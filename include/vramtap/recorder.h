@@ -244,9 +244,16 @@ struct vt_recorder_oom {
 	uint64_t waited_ns; /* how long the thread waited, 1: not at all; 0: it still waits */
 	uint32_t stack;
 	uint32_t tid;
-	int32_t device; /* -1 unknown */
-	int32_t error;  /* of the driver call */
+	int32_t device;  /* -1 unknown */
+	int32_t error;   /* of the driver call */
+	uint64_t thrown; /* the exception object: there while the thread waits; 0: none */
 };
+
+/*
+ * c10::Error: the virtual table, then its message as std::string, whose first word is the address
+ * of a NUL-terminated text in both of libstdc++'s layouts.
+ */
+#define VT_OOM_THROWN_TEXT 8
 
 #define VT_RECORDER_MAX_OOMS 16 /* the last ones: event seq is at (seq - 1) % 16 */
 

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
+#include "record/oom_file.h"
 
 enum {
 	KEY_ON_OOM = VT_KEY_COMMAND,
@@ -51,11 +52,12 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to do then:", 2 },
 	{ "then", KEY_THEN, "FILE", 0,
 	  "Write the report to FILE as JSON: with --on-oom one per event (the second to FILE.2, "
-	  "and so on), with --grow the last one; - is standard output, instead of the text",
+	  "and so on; default: vramtap-oom-HOST-PID-TIME.json), with --grow the last one; - is "
+	  "standard output, instead of the text",
 	  0 },
 	{ "exec", KEY_EXEC, "CMD", 0,
 	  "With --on-oom, run CMD in the shell when a report is written. VRAMTAP_PID is the "
-	  "process, VRAMTAP_REPORT the file (without --then a temporary one that CMD may keep)",
+	  "process, VRAMTAP_REPORT the file",
 	  0 },
 	{ "timeout", KEY_TIMEOUT, "TIME", 0,
 	  "End after this time, such as 30m, 12h or 7d (default: watch until the process ends)",
@@ -175,6 +177,26 @@ static struct vt_error *check_directory(const char *file)
 	return NULL;
 }
 
+static struct vt_error *check_output(const struct vt_watch_options *args)
+{
+	struct vt_error *err;
+
+	if (args->then)
+		return check_directory(args->then);
+	if (!args->on_oom)
+		return NULL;
+	err = vt_oom_pattern_check(VT_OOM_FILE_PATTERN);
+	if (!err)
+		return NULL;
+
+	struct vt_error *with_remedy = vt_error_create_os(
+		err->errnum,
+		"reports are written to the current directory, unless --then names a file");
+
+	vt_error_destroy(err);
+	return with_remedy;
+}
+
 int vt_cmd_watch(int argc, char **argv)
 {
 	struct vt_watch_options args = { .collect = { .want = VT_WANT_ALL,
@@ -185,7 +207,7 @@ int vt_cmd_watch(int argc, char **argv)
 	if (!args.every_ns)
 		args.every_ns = EVERY_NS;
 
-	VT_ERROR struct vt_error *err = args.then ? check_directory(args.then) : NULL;
+	VT_ERROR struct vt_error *err = check_output(&args);
 
 	if (err)
 		return vt_exit_with(err);

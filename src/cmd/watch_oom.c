@@ -4,7 +4,6 @@
  * Files are written after the thread that ran out of memory goes on.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include "cmd/cmd.h"
 #include "base/progress.h"
 #include "record/oom_catch.h"
+#include "record/oom_file.h"
 #include "record/target.h"
 #include "cmd/watch.h"
 #include "report/writer.h"
@@ -32,6 +32,7 @@ struct watch {
 	bool was_on; /* recording was on before; */
 	bool begun;  /* that is known, and if it was not, it may be on now because of us */
 	struct vt_catch caught;
+	char who[128]; /* "python3 (4711)", escaped */
 	size_t n_reports;
 	int status;             /* the worst of them */
 	VT_VEC(pid_t) commands; /* that run */
@@ -50,50 +51,52 @@ static char *report_name(const struct watch *w)
 	return asprintf(&name, "%s.%zu", then, w->n_reports) < 0 ? NULL : name;
 }
 
-/* A file of its own for a command that is to have one. */
-static struct vt_error *temporary_name(char **ret)
+static struct vt_error *save_then(const struct watch *w, const struct vt_model *model,
+				  struct vt_oom_saved *saved)
 {
-	const char *directory = getenv("TMPDIR");
-	char *name;
-	int fd;
+	struct vt_output output = w->options->output;
+	char *path = report_name(w);
+	struct vt_error *err;
 
-	if (asprintf(&name, "%s/vramtap-oom-XXXXXX.json",
-		     directory && *directory ? directory : "/tmp") < 0)
+	if (!path)
 		return &vt_enomem;
-	fd = mkostemps(name, 5, O_CLOEXEC);
-	if (fd < 0) {
-		struct vt_error *err =
-			vt_error_create_os(errno, "cannot make a temporary file %s", name);
+	output.json = path;
+	err = vt_output_json(&output, vt_write_report_json, model);
+	if (err)
+		free(path);
+	else
+		saved->json = path;
+	return err;
+}
 
-		free(name);
-		return err;
-	}
-	close(fd);
-	*ret = name;
-	return NULL;
+/* The moment does not come again: unless told otherwise, there is a file. */
+static struct vt_error *save_report(const struct watch *w, const struct vt_model *model,
+				    struct vt_oom_saved *saved)
+{
+	const struct vt_oom_file file = { .pattern = VT_OOM_FILE_PATTERN,
+					  .pid = w->options->pid,
+					  .text = w->options->output.writer };
+
+	return w->options->then ? save_then(w, model, saved) : vt_oom_save(&file, model, saved);
 }
 
 /* Where there is JSON on standard output there is no text. */
-static struct vt_error *write_report(struct watch *w, const struct vt_model *model,
-				     const char *path)
+static bool shows_text(const struct watch *w)
 {
+	return !w->options->then || strcmp(w->options->then, "-") != 0;
+}
+
+static struct vt_error *print_text(const struct watch *w, const struct vt_model *model,
+				   const struct vt_oom_saved *saved)
+{
+	struct vt_writer_hints hints = vt_hints_command_line;
 	struct vt_output output = w->options->output;
 
-	output.json = path;
-
-	struct vt_error *json_err = vt_output_json(&output, vt_write_report_json, model);
-
-	if (w->n_reports > 1 && !vt_output_is_json_only(&output))
+	hints.json = saved->json ? saved->json : "not saved";
+	output.writer.hints = &hints;
+	if (w->n_reports > 1)
 		putchar('\n');
-
-	struct vt_error *err = vt_output_is_json_only(&output) ?
-				       NULL :
-				       vt_output_text(&output, vt_write_report_text, model);
-
-	if (!json_err)
-		return err;
-	vt_error_destroy(err);
-	return json_err;
+	return vt_output_text(&output, vt_write_report_text, model);
 }
 
 static char **add_environment(const char *const *added, size_t n_added)
@@ -187,19 +190,41 @@ static void reap_commands(struct watch *w, int flags)
 
 /* ---- one event ---- */
 
+static void say(const struct watch *w, const char *text)
+{
+	if (!w->options->output.quiet)
+		fprintf(stderr, "vramtap: %s\n", text);
+}
+
+static void say_saved(const struct watch *w, const struct vt_oom_saved *saved)
+{
+	struct vt_str text = { 0 };
+
+	if (saved->instead)
+		vt_str_addf(&text, "%s; ", saved->instead->message);
+	vt_str_addf(&text, "%s: out of memory; the report of that moment is %s", w->who,
+		    saved->json);
+	say(w, vt_str_get(&text));
+	vt_str_deinit(&text);
+}
+
+/* The text is printed whatever becomes of the file. */
 static struct vt_error *save(struct watch *w, const struct vt_model *model)
 {
-	VT_FREE char *path = NULL;
+	struct vt_oom_saved saved = { 0 };
+	struct vt_error *err = save_report(w, model, &saved), *text_err = NULL;
 
-	if (w->options->then) {
-		path = report_name(w);
-		if (!path)
-			return &vt_enomem;
-	} else if (w->options->exec) {
-		VT_TRY(temporary_name(&path));
-	}
-	VT_TRY(write_report(w, model, path));
-	return w->options->exec ? run_command(w, path) : NULL;
+	if (shows_text(w))
+		text_err = print_text(w, model, &saved);
+	if (!err && shows_text(w))
+		say_saved(w, &saved);
+	if (!err && w->options->exec)
+		err = run_command(w, saved.json);
+	vt_oom_saved_deinit(&saved);
+	if (!err)
+		return text_err;
+	vt_error_destroy(text_err);
+	return err;
 }
 
 static void finish_event(struct watch *w, const struct vt_model *model, struct vt_error *err)
@@ -215,12 +240,6 @@ static void finish_event(struct watch *w, const struct vt_model *model, struct v
 }
 
 /* ---- until the end ---- */
-
-static void say(const struct watch *w, const char *text)
-{
-	if (!w->options->output.quiet)
-		fprintf(stderr, "vramtap: %s\n", text);
-}
 
 /* NULL: go on. */
 static struct vt_error *collect_moment(struct watch *w)
@@ -265,14 +284,23 @@ static void watch(struct watch *w)
 
 /* ---- the recorder ---- */
 
+static void name_process(struct watch *w, const struct vt_record_target *target)
+{
+	const char *name = target->process.proc.name;
+	struct vt_str who = { 0 };
+
+	vt_str_add_escaped(&who, name, strlen(name));
+	vt_str_addf(&who, " (%d)", (int)target->process.proc.pid);
+	snprintf(w->who, sizeof(w->who), "%s", vt_str_get(&who));
+	vt_str_deinit(&who);
+}
+
 /* "python3 (4711): armed; recording was switched on for it" */
 static void say_armed(const struct watch *w, const struct vt_record_target *target)
 {
 	struct vt_str text = { 0 };
 
-	vt_str_add_escaped(&text, target->process.proc.name, strlen(target->process.proc.name));
-	vt_str_addf(&text, " (%d): armed, waiting for memory to run out; recording %s",
-		    (int)target->process.proc.pid,
+	vt_str_addf(&text, "%s: armed, waiting for memory to run out; recording %s", w->who,
 		    !w->was_on               ? "is on until this ends" :
 		    w->options->record.given ? "was on already, with settings of its own" :
 					       "was on already");
@@ -292,6 +320,7 @@ static struct vt_error *begin(struct watch *w, struct vt_record_target *target)
 	VT_TRY(w->was_on ? vt_record_complete(target) :
 			   vt_record_on(target, &w->options->record.request));
 	VT_TRY(vt_catch_begin(&w->caught, target));
+	name_process(w, target);
 	vt_progress_end();
 	say_armed(w, target);
 	return NULL;

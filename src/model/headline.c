@@ -426,6 +426,19 @@ static void add_verdict(struct headlines *h, const struct vt_model_caught *c)
 		    vt_format_size(number, c->oom->total_bytes));
 		return;
 	case VT_OOM_LIMITED:
+		if (c->limit_bytes) {
+			add(h, "limited", true,
+			    "limited: PyTorch may use %s of the device (set_per_process_memory_fraction), and has %s in use and %s "
+			    "cached; %s were free",
+			    vt_format_size(number, c->limit_bytes), held, cached, free_text);
+			return;
+		}
+		if (c->message) {
+			add(h, "limited", true,
+			    "%s were free on the device, and PyTorch has no limit of its own: the driver refused it",
+			    free_text);
+			return;
+		}
 		add(h, "limited", true,
 		    "%s were free on the device: PyTorch may not use as much (set_per_process_memory_fraction), or the driver "
 		    "refused it",

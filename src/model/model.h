@@ -383,6 +383,8 @@ struct vt_model_caught {
 	uint64_t held_bytes; /* allocated, or awaiting free */
 	bool others_known;
 	uint64_t others_bytes; /* not PyTorch's, not free: other processes, contexts, libraries */
+	const char *message;   /* of PyTorch's exception; hostile; NULL: it could not be read */
+	uint64_t limit_bytes;  /* what PyTorch may use of the device, by its message; 0 all */
 };
 
 enum vt_recording {

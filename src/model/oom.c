@@ -3,6 +3,7 @@
  * Why memory ran out: compares the failed request with the blocks that existed while its thread
  * waited.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/vec.h"
@@ -131,6 +132,35 @@ bool vt_oom_is_ours(const struct vt_model_frame *f)
 		(!strncmp(f->function, "_Unwind_", 8) || !strncmp(f->function, "__cxa_", 6)));
 }
 
+/*
+ * "..., 124.00 MiB allowed; ..." (2.0 to 2.15), where set_per_process_memory_fraction() has set a
+ * limit. Two digits are all that PyTorch tells.
+ */
+static uint64_t limit_of(const char *message)
+{
+	static const struct {
+		const char *name;
+		double bytes;
+	} units[] = { { "bytes", 1 }, { "KiB", 1 << 10 }, { "MiB", 1 << 20 }, { "GiB", 1 << 30 } };
+	const char *word = message ? strstr(message, " allowed;") : NULL;
+	const char *unit = word, *number;
+	double value;
+
+	while (unit > message && unit[-1] != ' ')
+		unit--;
+	number = unit > message ? unit - 1 : unit;
+	while (number > message && strchr("0123456789.", number[-1]))
+		number--;
+	if (!word || number >= unit - 1 || (number > message && number[-1] != ' '))
+		return 0;
+	value = strtod(number, NULL);
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if ((size_t)(word - unit) == strlen(units[i].name) &&
+		    !strncmp(unit, units[i].name, (size_t)(word - unit)) && value < 1e9)
+			return (uint64_t)(value * units[i].bytes);
+	return 0;
+}
+
 void vt_account_oom(struct vt_model *model)
 {
 	struct vt_model_caught *c = &model->caught;
@@ -144,6 +174,7 @@ void vt_account_oom(struct vt_model *model)
 		c->oom = &c->event;
 	if (!c->oom->of_pytorch)
 		return;
+	c->limit_bytes = limit_of(c->message);
 	c->needed_bytes = round_up(c->oom->requested, MIN_BLOCK);
 	c->segment_bytes = segment_for(c->needed_bytes);
 	a = exact_allocator(model, c->oom->device);

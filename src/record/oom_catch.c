@@ -18,6 +18,8 @@
  * not asked.
  */
 #define INSIDE_NS (300 * VT_NS_PER_MS)
+/* PyTorch's have some 800 bytes. */
+#define MAX_MESSAGE 2048
 /* Until it is on its way. */
 #define GOING_ON_NS (50 * VT_NS_PER_MS)
 
@@ -47,12 +49,16 @@ static void moment_begins(void *arg, struct vt_model *model)
 {
 	struct vt_catch *c = arg;
 	struct vt_recorder_oom event;
+	char text[MAX_MESSAGE];
 	VT_ERROR struct vt_error *err = vt_trap_raised(c->trap, &c->last);
 
 	if (!err)
 		err = vt_trap_event(c->trap, c->first, &event);
-	if (!err)
+	if (!err) {
 		model->caught.event = event_as_model(c->pid, &event, c->first);
+		vt_trap_message(c->trap, &event, text, sizeof(text));
+		model->caught.message = *text ? vt_arena_strdup(&model->arena, text) : NULL;
+	}
 	model->caught.first = c->first;
 	model->caught.last = c->last;
 }

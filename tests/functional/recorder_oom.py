@@ -75,10 +75,11 @@ class Watch:
         # Files: nobody reads before the end, and a pipe has room for the text of nine reports.
         self.log, self.text = scratch("log"), scratch("text")
         self.path, self.n = path, 0  # of the reports
+        self.where = scratch()  # without --then
         args = (*args, "--then", path) if path else args
         with open(self.log, "wb") as log, open(self.text, "wb") as text:
             self.proc = subprocess.Popen([VRAMTAP, "watch", str(pid), "--on-oom", *args], stdin=subprocess.DEVNULL,
-                                         stdout=text, stderr=log)
+                                         stdout=text, stderr=log, cwd=self.where)
 
     def err(self):
         with open(self.log, encoding="utf-8") as file:
@@ -165,6 +166,11 @@ def check_caught(data, mib, result):
     check(thread["waits_code"] != "running", "a thread that is kept does not run", thread["waits"])
     check(any(f["kind"] == "python" and f["line"] == line_of("fail") for f in thread["stack"]["frames"]), "the thread's stack is of that moment",
           thread["stack"]["frames"])
+    # Word for word, up to what a C++ stack adds where the program asked for that.
+    check(caught["message"].split("Exception raised")[0].strip() == result["text"].split("Exception raised")[0].strip(), "PyTorch's message",
+          caught["message"], result["text"])
+    allowed = re.search(r"([0-9.]+) MiB allowed", result["text"])
+    equal(caught["limit_bytes"], float(allowed[1]) * MIB if allowed else None, "the limit")
     return event
 
 
@@ -254,6 +260,8 @@ def test_verdicts():
         result, data = catch(job, watch, "fail 200")
         check_caught(data, 200, result)
         equal(data["caught"]["verdict"], "limited", "the verdict")
+        check(data["caught"]["limit_bytes"] == 128 * MIB and "limited: PyTorch may use 128 MiB of the device" in data["headlines"][1]["text"],
+              "the limit", data["caught"], data["headlines"][:2])
         job.ask("fraction 1.0")
         result, data = catch(job, watch, "fail 2000")
         check_caught(data, 2000, result)
@@ -314,9 +322,39 @@ def test_then_and_exec():
             watch.end()
         with open(out, encoding="utf-8") as file:
             pid, path, size = file.read().split()
+        path = os.path.join(watch.where, path)
         equal((pid, size), (str(job.pid), str(os.path.getsize(path))), "what the command saw")
         check_schema(json.load(open(path, encoding="utf-8")))
         os.unlink(path)
+
+
+def test_saved_unless_told_otherwise():
+    """Without --then each moment is in a file of its own, which the text and the log name; the stack is shown once."""
+    with Failing() as job, Watch(job.pid) as watch:
+        job.ask("fill 300 5")
+        for n in (1, 2):
+            job.ask("fail 400")
+            wait_until(lambda n=n: len(os.listdir(watch.where)) == n, 30, "a file")
+        text = watch.end()
+        names = sorted(os.listdir(watch.where))
+        check(all(re.fullmatch(rf"vramtap-oom-[\w.-]+-{job.pid}-\d{{8}}T\d{{6}}Z(-2)?\.json", name) for name in names), "names", names)
+        for name in names:
+            equal(read_report(os.path.join(watch.where, name))["caught"]["verdict"], "full", "the verdict")
+            equal(text.count(f" JSON: {name}\n"), 1, f"the last line of the text: {text[-300:]}")
+            equal(watch.err().count(f"({job.pid}): out of memory; the report of that moment is {name}\n"), 1, f"the log: {watch.err()}")
+        check("vramtap report --json" not in text, "a command about a moment that is over", text)
+        first = text[:text.index(" JSON: ")]
+        caught, threads = first.index("Out of memory on GPU 0"), first.index("\nThreads")
+        check("at::_ops::empty_memory_format::call" in first[threads:], "the whole stack", first[threads:])
+        check("at::_ops" not in first[caught:threads] and "torch_oom.py" in first[caught:threads], "the stack once more", first[caught:threads])
+        check(f"all frames: thread {job.pid} below" in first[caught:threads], "where the rest is", first[caught:threads])
+        check("PyTorch says  CUDA out of memory. Tried to allocate 400.00 MiB." in first, "PyTorch's message", first)
+    # Where it cannot be saved, that is said before anything waits.
+    where = scratch()
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount -t tmpfs -o ro none "$1" && cd "$1" && exec "$2" watch --on-oom 1',
+                           "sh", where, VRAMTAP], capture_output=True, text=True, timeout=60, check=False)
+    if "unshare" not in done.stderr and "mount" not in done.stderr:
+        check(done.returncode == NOTHING and "current directory, unless --then names a file: Read-only" in done.stderr, "what is said", done)
 
 
 def test_no_event():

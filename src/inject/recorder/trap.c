@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "target/live.h"
@@ -234,6 +235,49 @@ struct vt_error *vt_trap_event(struct vt_trap *trap, uint32_t seq, struct vt_rec
 		return vt_error_create(VT_ERR_NOTFOUND,
 				       "the event is no longer kept: too many came after it");
 	return NULL;
+}
+
+#define PAGE UINT64_C(4096)
+
+/* Up to a NUL, page by page: what comes after the text may not be there. */
+static void read_text(struct vt_trap *trap, uint64_t addr, char *text, size_t size)
+{
+	size_t n = 0;
+
+	text[0] = '\0';
+	while (n + 1 < size) {
+		size_t piece = PAGE - (addr + n) % PAGE;
+		struct vt_error *err;
+
+		piece = piece < size - 1 - n ? piece : size - 1 - n;
+		err = read_words(trap, addr + n, text + n, piece);
+		vt_error_destroy(err);
+		text[err ? n : n + piece] = '\0';
+		if (err || strlen(text) < n + piece)
+			return;
+		n += piece;
+	}
+}
+
+void vt_trap_message(struct vt_trap *trap, const struct vt_recorder_oom *event, char *text,
+		     size_t size)
+{
+	uint64_t addr = 0;
+	struct vt_recorder_oom after;
+	struct vt_error *err;
+
+	text[0] = '\0';
+	if (!event->thrown || event->thrown > UINT64_MAX - VT_OOM_THROWN_TEXT)
+		return;
+	err = read_words(trap, event->thrown + VT_OOM_THROWN_TEXT, &addr, sizeof(addr));
+	if (!err)
+		read_text(trap, addr, text, size);
+	vt_error_destroy(err);
+	/* A thread that went on may have freed it. */
+	err = vt_trap_event(trap, event->seq, &after);
+	if (err || after.waited_ns)
+		text[0] = '\0';
+	vt_error_destroy(err);
 }
 
 void vt_trap_let_go_by(struct vt_trap *trap, uint32_t seq, uint64_t deadline_ns)

@@ -41,6 +41,13 @@ struct vt_error *vt_trap_raised(struct vt_trap *trap, uint32_t *seq);
 struct vt_error *vt_trap_event(struct vt_trap *trap, uint32_t seq, struct vt_recorder_oom *event);
 
 /*
+ * The message of the exception that the thread of an event waits in, hostile, NUL-terminated and
+ * cut off at size; "" when there is none, or the thread went on.
+ */
+void vt_trap_message(struct vt_trap *trap, const struct vt_recorder_oom *event, char *text,
+		     size_t size);
+
+/*
  * Everything needed was read: lets the threads of the events up to this one go on. They do so at
  * the deadline at the latest.
  */

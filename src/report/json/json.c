@@ -815,6 +815,11 @@ static void write_caught(struct vt_json *json, const struct vt_model_caught *c)
 		vt_json_uint(json, "others_bytes", c->others_bytes);
 	else
 		vt_json_null(json, "others_bytes");
+	if (c->limit_bytes)
+		vt_json_uint(json, "limit_bytes", c->limit_bytes);
+	else
+		vt_json_null(json, "limit_bytes");
+	vt_json_text(json, "message", c->message);
 	vt_json_end_object(json);
 }
 

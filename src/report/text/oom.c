@@ -13,6 +13,7 @@
 #define LABEL_COLUMNS 14
 #define MAX_FUNCTION_COLUMNS 50
 #define FACT_LINES 3
+#define MESSAGE_LINES 8
 
 static void print_fact(struct vt_line *line, const char *label, const char *text)
 {
@@ -79,6 +80,24 @@ static void print_needed(struct vt_line *line, const struct vt_model_caught *c)
 	print_fact(line, "needed", text);
 }
 
+/* Word for word: it is what the program's log has, and what people search for. */
+static void print_message(struct vt_line *line, const struct vt_model_caught *c)
+{
+	char limit[VT_NUM_MAX], text[64];
+
+	if (c->limit_bytes) {
+		snprintf(text, sizeof(text), "PyTorch may use %s of the device",
+			 vt_format_size(limit, c->limit_bytes));
+		print_fact(line, "limit", text);
+	}
+	if (!c->message)
+		return;
+	vt_line_pad(line, 2);
+	vt_line_add(line, VT_DIM, "PyTorch says");
+	vt_line_pad(line, 2 + LABEL_COLUMNS);
+	vt_line_wrap(line, VT_PLAIN, c->message, 2 + LABEL_COLUMNS, MESSAGE_LINES);
+}
+
 static void print_wait(struct vt_line *line, const struct vt_model_oom *oom)
 {
 	char text[64];
@@ -87,19 +106,45 @@ static void print_wait(struct vt_line *line, const struct vt_model_oom *oom)
 		print_fact(line, "kept for", vt_format_ms(text, (double)oom->waited_ns / 1e6));
 }
 
+/* Its stack is among the threads' then. */
+static bool has_thread(const struct vt_model *model, pid_t tid)
+{
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (model->threads.data[i].tid == tid)
+			return model->threads.data[i].stack.n_frames > 0;
+	return false;
+}
+
+static bool says_where(const struct vt_model_frame *f)
+{
+	return vt_model_is_program(f) || vt_model_is_telling(f);
+}
+
+/* Frames that tell the place; all of them, if the thread's stack is not known. */
 static void print_frames(struct vt_line *line, const struct vt_model *model,
 			 const struct vt_model_oom *oom)
 {
 	const struct vt_model_trace *trace =
 		oom->trace < model->traces.n ? &model->traces.data[oom->trace] : NULL;
+	bool briefly = trace && has_thread(model, oom->tid) && vt_oom_place(model, oom);
 	int columns = line->columns / 2;
+	char text[96];
 
 	if (!trace)
 		return;
 	columns = columns > MAX_FUNCTION_COLUMNS ? MAX_FUNCTION_COLUMNS : columns;
-	for (size_t i = 0; i < trace->n_frames; i++)
-		if (!vt_oom_is_ours(&model->trace_frames[trace->frames[i]]))
-			vt_text_frame(line, &model->trace_frames[trace->frames[i]], columns);
+	for (size_t i = 0; i < trace->n_frames; i++) {
+		const struct vt_model_frame *f = &model->trace_frames[trace->frames[i]];
+
+		if (!vt_oom_is_ours(f) && (!briefly || says_where(f)))
+			vt_text_frame(line, f, columns);
+	}
+	if (!briefly)
+		return;
+	snprintf(text, sizeof(text), "all frames: thread %d below", (int)oom->tid);
+	vt_line_pad(line, 6);
+	vt_line_add(line, VT_DIM, text);
+	vt_line_end(line);
 }
 
 void vt_text_caught(struct vt_line *line, const struct vt_model *model)
@@ -116,6 +161,7 @@ void vt_text_caught(struct vt_line *line, const struct vt_model *model)
 	print_needed(line, c);
 	print_device(line, c->oom);
 	print_pytorch(line, c);
+	print_message(line, c);
 	print_wait(line, c->oom);
 	print_frames(line, model, c->oom);
 }

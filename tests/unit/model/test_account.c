@@ -525,6 +525,36 @@ static void build_caught(struct vt_model *model, uint64_t requested, uint64_t fr
 	model->caught.last = 8;
 }
 
+/* What PyTorch may use is known by its message alone. */
+static void check_limit(const char *message, uint64_t limit, const char *headline)
+{
+	struct vt_model model;
+
+	build_caught(&model, 4 * GIB, 5 * GIB, 80 * GIB);
+	model.caught.message = message;
+	assert_true(vt_model_account(&model));
+	assert_int_equal(model.caught.limit_bytes, limit);
+	assert_true(has_headline(&model, "limited", headline));
+	vt_model_deinit(&model);
+}
+
+static void test_limit(void **state)
+{
+	(void)state;
+	check_limit("GPU 0 has. 9.50 GiB allowed; Of the", 19 * GIB / 2, "may use 9.50 GiB of");
+	check_limit("512 bytes allowed;", 512, "may use 512 B of");
+	check_limit("96.50 MiB allowed;", 193 * MIB / 2, "PyTorch may use 96.5 MiB of");
+	check_limit("(GPU 0; 80.00 GiB total; 1.00 KiB allowed; x", 1024, "may use 1.00 KiB of");
+	check_limit("CUDA out of memory.", 0, "PyTorch has no limit of its own: the driver");
+	for (size_t i = 0; i < 8; i++)
+		check_limit((const char *[]){ " allowed;", "MiB allowed;", " MiB allowed;",
+					      "x MiB allowed;", "1 XiB allowed;",
+					      "1e999 GiB allowed;", "99999999999 GiB allowed;",
+					      "1. allowed;" }[i],
+			    0, "the driver refused");
+	check_limit(NULL, 0, "or the driver refused it");
+}
+
 static void check_verdict(uint64_t requested, uint64_t free_bytes, uint64_t total,
 			  enum vt_oom_verdict verdict)
 {
@@ -1036,6 +1066,7 @@ int main(void)
 		cmocka_unit_test(test_gil_headline),
 		cmocka_unit_test(test_headlines),
 		cmocka_unit_test(test_caught),
+		cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_pinned),
 		cmocka_unit_test(test_pinned_refused),
 		cmocka_unit_test(test_pinned_unstable),
