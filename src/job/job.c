@@ -63,6 +63,7 @@ void vt_job_deinit(struct vt_job *job)
 	vt_vec_deinit(&job->tree);
 	vt_vec_deinit(&job->devices);
 	vt_vec_deinit(&job->verdicts);
+	vt_vec_deinit(&job->chains);
 	vt_map_deinit(&job->by_text);
 	vt_map_deinit(&job->by_frame);
 	vt_map_deinit(&job->by_stack);

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
+#include "job/chain.h"
 #include "job/finding.h"
 #include "model/model.h"
 
@@ -222,7 +223,34 @@ struct vt_job_verdict {
 	enum vt_finding code;
 	bool alarm;
 	const char *text;
+	const char *brief;            /* its subject alone; NULL: what its members do */
 	struct vt_member_set members; /* those it is about */
+	struct vt_member_set waiting; /* those that surely wait for these */
+};
+
+/* The first: what is wrong. Each other one: who waits for those of the link before. */
+struct vt_job_link {
+	struct vt_member_set members; /* empty: of no process that was found */
+	const char *text;             /* "ranks 0,2-3 wait in all_reduce" */
+};
+
+/* A part of what can be done. */
+struct vt_job_step {
+	const char *command; /* for a shell on the machine; "" none */
+	const char *words;   /* what it does */
+};
+
+/* From a cause to all that hang on it; for the user that has to do something now. */
+struct vt_job_chain {
+	enum vt_finding code;
+	enum vt_cure cure;
+	enum vt_doubt doubt;
+	bool circle; /* the last ones are waited for by the first */
+	const struct vt_job_link *links;
+	size_t n_links;
+	size_t hanging; /* ranks in the links after the first */
+	struct vt_job_step steps[VT_MAX_STEPS];
+	size_t n_steps;
 };
 
 #define VT_NO_MEMORY UINT32_MAX
@@ -326,6 +354,7 @@ struct vt_job {
 	VT_VEC(struct vt_job_node) tree; /* main and other telling threads; parents first */
 	VT_VEC(struct vt_job_device) devices;
 	VT_VEC(struct vt_job_verdict) verdicts; /* the answer first */
+	VT_VEC(struct vt_job_chain) chains;     /* the one on which most ranks hang first */
 	enum vt_completeness completeness;
 };
 

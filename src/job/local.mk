@@ -3,6 +3,7 @@ noinst_LIBRARIES += src/job/libjob.a
 src_job_libjob_a_SOURCES = \
 	src/job/add.c \
 	src/job/amounts.c src/job/amounts.h \
+	src/job/chain.c src/job/chain.h \
 	src/job/devices.c \
 	src/job/finding.c src/job/finding.h \
 	src/job/groups.c src/job/groups.h \

@@ -6,10 +6,11 @@ import contextlib
 import functools
 import json
 import os
+import subprocess
 import time
 
 from core import SANITIZED
-from harness import CACHE, COMPLETE, PARTIAL, SOURCE, check, compile_c, equal, main, proc_state, scratch, simulated_python, target
+from harness import CACHE, COMPLETE, PARTIAL, SOURCE, check, compile_c, equal, main, proc_state, scratch, simulated_python, target, wait_until
 from triage import are_running, by_pid, triage
 
 VERSION = "2.11.0"
@@ -152,6 +153,24 @@ PLANTED = [
     ("stopped", 2, "all_reduce", ["is stopped by a signal", "stop"], None),
 ]
 OTHERS = f"; the other {RANKS - 1} wait in "
+# What else can be done about it than to look with vramtap.
+COMMANDS = {"stopped": "kill -CONT {rank}", "worker-stopped": "kill -CONT {worker}", "oom-retry": "vramtap report {rank}"}
+
+
+def check_chain(report, text, what, where, rank, worker):
+    """The first chain begins with the culprit, and all others hang on it."""
+    chain = report["found"]["causes"][0]
+    told = [link["text"] for link in chain["links"]]
+    links = [pids_of(report, link) for link in chain["links"]]
+    others = sorted(pid for pid, m in by_pid(report).items() if m["role"] == "rank" and pid != rank)
+    equal([links[0], *map(sorted, links[1:])], [[worker], [rank], others] if worker else [[rank], others], f"links: {told}")
+    check(f"(pid {worker or rank}) " in told[0] and f" wait in {where} (triage_hangs.py:" in told[-1], "words", told)
+    equal(chain["ranks_waiting"], RANKS - 1 + bool(worker), "how many wait")
+    check(chain["certain"], "doubt", chain)
+    command = COMMANDS.get(what, "vramtap stacks {worker}" if worker else "vramtap stacks {rank}").format(rank=rank, worker=worker)
+    check(command in [step["command"] for step in chain["remedy"]["steps"]], f"no {command}", chain["remedy"])
+    check(text.index("START HERE: " + told[0][:40]) < text.index("\n! ") and f"\n    {command} " in text, "the text", text[:800])
+    return chain
 
 
 def check_planted(what, of, where, of_rank, of_worker):
@@ -167,6 +186,7 @@ def check_planted(what, of, where, of_rank, of_worker):
             check(any("has loader workers: 0; most ranks have 1" in told for _, _, told in verdicts_of(report, [rank])), "the worker",
                   report["found"]["verdicts"])
         check_innocent(report, {rank, worker} if of_worker else {rank})
+        chain = check_chain(report, text, what, where, rank, worker if of_worker else None)
         check_completeness(report, set())
         # vramtap waits 100 ms for one in uninterruptible sleep before it stops all.
         moments = [m["stopped_at_ns"] for m in report["members"] if "stopped_at_ns" in m]
@@ -176,6 +196,10 @@ def check_planted(what, of, where, of_rank, of_worker):
         report, text = look(rank)
         check(any(of_rank[-1] in v["text"] or "triage_hangs.py" in v["text"] for v in report["found"]["verdicts"]), "alone", text[:600])
         are_running([pid for pid in by_pid(report) if proc_state(pid) in "SR"])
+        # What it says helps.
+        if what == "stopped":
+            subprocess.run(chain["remedy"]["steps"][0]["command"].split(), check=True)
+            wait_until(lambda: proc_state(rank) in "SR", 10, "it does not go on")
 
 
 def test_planted_hangs():
@@ -193,6 +217,7 @@ def test_healthy_training():
         for _ in range(5 if SANITIZED else 20):
             report, _ = look("--children-of", hangs().proc.pid)
             equal([v["text"] for v in report["found"]["verdicts"] if v["alarm"]], [], "alarms")
+            equal(report["found"]["causes"], [], "causes")
             seen |= {v["code"] for v in report["found"]["verdicts"]}
         check(seen, "no words", seen)
 
@@ -203,6 +228,7 @@ def test_healthy_groups():
         with hangs().trouble("together", -1, where):
             report, _ = look("--children-of", hangs().proc.pid)
             equal([v["text"] for v in report["found"]["verdicts"] if v["alarm"]], [], f"alarms of {where}")
+            equal(report["found"]["causes"], [], f"causes of {where}")
 
 
 def test_killed_rank():
@@ -211,7 +237,7 @@ def test_killed_rank():
     pid = hangs().ask(f"do killed {of} store")["ranks"][of]
     for _ in range(10):
         report, text = look("--children-of", hangs().proc.pid, expect=PARTIAL)
-        does = {m["does"] for m in report["members"] if m["role"] == "rank"}
+        does = {m["does"] for m in by_pid(report).values() if m["role"] == "rank"}
         if does == {"store"}:
             break
         time.sleep(0.2)  # others are on their way to the store
@@ -221,10 +247,15 @@ def test_killed_rank():
     check_innocent(report, {pid})
     check_completeness(report, {pid})
     equal(does, {"store"}, "what the others do")
+    chain = report["found"]["causes"][0]
+    equal((chain["code"], chain["certain"], chain["ranks_waiting"]), ("missing-rank", True, RANKS - 1), "the chain")
+    equal(chain["links"][0]["text"], f"rank {of} of {RANKS} (pid {pid}) has ended or was killed", "its beginning")
     hangs().ask(f"reap {of}")
     report, text = look("--children-of", hangs().proc.pid, expect=COMPLETE)
     check(f"rank {of} of {RANKS} is missing" in first_line(text), "the summary does not begin with it", text[:600])
     check_completeness(report, set())
+    chain = report["found"]["causes"][0]
+    equal((chain["links"][0]["text"], chain["doubt"], chain["ranks_waiting"]), (f"rank {of} of {RANKS} is missing", "left-out", RANKS - 1), "the chain")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include "json/out.h"
 #include "job/lines.h"
 #include "job/json/json.h"
+#include "job/json/parts.h"
 #include "job/ras/ras.h"
 
 static void put_time(struct vt_json *json, const char *key, const struct timespec *when)
@@ -322,21 +323,6 @@ static void put_usages(struct vt_json *json, const struct vt_job *job)
 
 /* ---- findings ---- */
 
-/* [[0, 2], [4, 7]]: from, to. */
-static void put_set(struct vt_json *json, const char *key, const struct vt_member_set *set)
-{
-	vt_json_array_line(json, key);
-	for (size_t i = 0, end; i < set->n; i = end) {
-		for (end = i + 1; end < set->n && set->members[end] == set->members[end - 1] + 1;)
-			end++;
-		vt_json_array_line(json, NULL);
-		vt_json_uint(json, NULL, set->members[i]);
-		vt_json_uint(json, NULL, set->members[end - 1]);
-		vt_json_end_array(json);
-	}
-	vt_json_end_array(json);
-}
-
 static void put_verdicts(struct vt_json *json, const struct vt_job *job)
 {
 	vt_json_array(json, "verdicts");
@@ -347,7 +333,7 @@ static void put_verdicts(struct vt_json *json, const struct vt_job *job)
 		vt_json_text(json, "code", vt_finding_name(v->code));
 		vt_json_bool(json, "alarm", v->alarm);
 		vt_json_text(json, "text", v->text);
-		put_set(json, "members", &v->members);
+		vt_job_put_set(json, "members", &v->members);
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);
@@ -366,7 +352,7 @@ static void put_tree(struct vt_json *json, const struct vt_job *job)
 			      node->parent == VT_NO_NODE ? -1 : (int64_t)node->parent);
 		put_indices(json, "frames", node->frames, node->n_frames);
 		vt_json_text(json, "does", node->does);
-		put_set(json, "members", &node->members);
+		vt_job_put_set(json, "members", &node->members);
 		vt_json_uint(json, "threads", node->threads);
 		vt_json_bool(json, "outlier", node->outlier);
 		vt_json_end_object(json);
@@ -423,6 +409,7 @@ static void put_found(struct vt_json *json, const struct vt_job *job)
 		vt_json_milli(json, "skew_ms", job->skew_ms);
 	else
 		vt_json_null(json, "skew_ms");
+	vt_job_put_chains(json, job);
 	put_verdicts(json, job);
 	put_devices(json, job);
 	put_tree(json, job);

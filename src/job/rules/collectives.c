@@ -159,6 +159,7 @@ static void say_behind(struct judging *j, const struct vt_job_indices *behind,
 		vt_str_addf(&text, " wait%s in another operation", entangled->n > 1 ? "" : "s");
 	}
 	say(j, VT_FINDING_BEHIND, behind, true, false, &text);
+	vt_review_waiting(j->review, &j->waiting);
 	for (size_t i = 0; i < behind->n && behind->n * 2 <= j->group->members.n; i++)
 		if (!waits_itself(j, behind->data[i]))
 			j->review->job->members.data[behind->data[i]].outlier = true;
@@ -235,6 +236,7 @@ static void say_mismatch(struct judging *j, bool inputs, const struct vt_model_o
 	vt_str_add(&text, ": they wait for each other ");
 	add_how_long(j, &text);
 	say(j, VT_FINDING_MISMATCHED_COLLECTIVE, these, true, true, &text);
+	vt_review_waiting(j->review, others);
 	vt_str_deinit(&text);
 }
 
@@ -253,6 +255,8 @@ static void say_not_started(struct judging *j, const struct vt_job_indices *not_
 		    is_stalled(j) ? ": earlier work does not finish" : "");
 	add_how_long(j, &text);
 	say(j, VT_FINDING_NOT_STARTED, not_started, is_stalled(j), is_stalled(j), &text);
+	if (is_stalled(j))
+		vt_review_waiting(j->review, started);
 	vt_str_deinit(&text);
 }
 

@@ -3,6 +3,8 @@ noinst_LIBRARIES += src/job/rules/librules.a
 src_job_rules_librules_a_SOURCES = \
 	src/job/rules/account.c \
 	src/job/rules/categories.c \
+	src/job/rules/causes.c \
+	src/job/rules/chains.c src/job/rules/causes.h \
 	src/job/rules/collectives.c \
 	src/job/rules/review.c src/job/rules/review.h \
 	src/job/rules/ledger.c \

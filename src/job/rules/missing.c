@@ -108,7 +108,8 @@ static void add_gaps(const struct gaps *gaps, int offset, struct vt_str *text)
 
 /* A single rank on its host does not tell the first number of the host's ranks. */
 static void add_missing(const struct host *host, const struct vt_label *any,
-			const struct gaps *gaps, int n_local, struct vt_str *text)
+			const struct gaps *gaps, int n_local, struct vt_str *text,
+			struct vt_str *brief)
 {
 	bool alone = host->ranks.n == 1, many = gaps->missing > 1;
 
@@ -118,6 +119,7 @@ static void add_missing(const struct host *host, const struct vt_label *any,
 		vt_str_addf(text, " of %d", n_local);
 	else if (any->world_size > 0)
 		vt_str_addf(text, " of %d", any->world_size);
+	vt_str_addf(brief, "%s %s missing", vt_str_get(text), many ? "are" : "is");
 	if (many)
 		vt_str_addf(text, " are missing: no processes that were found on %.64s are ",
 			    any->host);
@@ -159,7 +161,7 @@ static void say_ended(struct vt_review *review, const struct host *host, int loc
 	const struct vt_label *any = &vt_review_member(review, host->ranks.data[0])->label;
 	const struct vt_member *m = vt_review_member(review, ended);
 	struct vt_job_indices who = { 0 };
-	struct vt_str text = { 0 };
+	struct vt_str text = { 0 }, brief = { 0 };
 
 	review->failed |= !vt_job_indices_add(&who, ended);
 	if (host->ranks.n > 1)
@@ -168,12 +170,17 @@ static void say_ended(struct vt_review *review, const struct host *host, int loc
 		vt_str_addf(&text, "local rank %d of %d", local, n_local);
 	if (host->ranks.n > 1 && any->world_size > 0)
 		vt_str_addf(&text, " of %d", any->world_size);
+	vt_str_addf(&brief, "%s (pid %d) has ended or was killed", vt_str_get(&text),
+		    (int)m->label.pid);
 	vt_str_addf(
 		&text,
 		" has ended or was killed: pid %d (%.40s) on %.64s is a zombie that its parent %d has not reaped",
 		(int)m->label.pid, m->label.name, any->host, (int)m->label.ppid);
 	vt_review_say(review, VT_FINDING_MISSING_RANK, true, true, &who, &text);
+	vt_review_brief(review, vt_str_get(&brief));
+	review->failed |= brief.failed;
 	vt_str_deinit(&text);
+	vt_str_deinit(&brief);
 	free(who.data);
 }
 
@@ -202,7 +209,7 @@ static void say_missing(struct vt_review *review, const struct host *host)
 	int n_local = host->n_local > host->most ? host->n_local : host->most + 1;
 	struct vt_job_indices none = { 0 };
 	struct gaps gaps = { .n = 0 };
-	struct vt_str text = { 0 };
+	struct vt_str text = { 0 }, brief = { 0 };
 	uint32_t ended;
 
 	/* The whole job is on one host: then the world is the host's. */
@@ -217,9 +224,12 @@ static void say_missing(struct vt_review *review, const struct host *host)
 		say_ended(review, host, gaps.list[0].first, n_local, ended);
 		return;
 	}
-	add_missing(host, any, &gaps, n_local, &text);
+	add_missing(host, any, &gaps, n_local, &text, &brief);
 	vt_review_say(review, VT_FINDING_MISSING_RANK, true, false, &none, &text);
+	vt_review_brief(review, vt_str_get(&brief));
+	review->failed |= brief.failed;
 	vt_str_deinit(&text);
+	vt_str_deinit(&brief);
 }
 
 /* Ranks that could not be read are not missing. */

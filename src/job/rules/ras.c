@@ -156,6 +156,13 @@ static void say(struct ras_review *r, enum vt_ras_about about, enum vt_finding c
 		vt_review_say(r->review, code, alarm, outliers, members, text);
 }
 
+/* Without its communicator. */
+static void say_brief(struct ras_review *r, size_t before, const char *brief)
+{
+	if (r->review->job->verdicts.n > before)
+		vt_review_brief(r->review, brief);
+}
+
 /* ---- lost, silent, in error ---- */
 
 static const struct rule {
@@ -176,7 +183,8 @@ static void say_group(struct ras_review *r, const struct rule *rule,
 		      const struct vt_ras_group *group)
 {
 	struct vt_job_indices members = { 0 };
-	struct vt_str text = { 0 };
+	size_t before = r->review->job->verdicts.n;
+	struct vt_str text = { 0 }, brief = { 0 };
 
 	(void)find_members(r, group, &members);
 	add_group(r, group, &members, &text);
@@ -185,11 +193,15 @@ static void say_group(struct ras_review *r, const struct rule *rule,
 	else
 		vt_str_addf(&text, " report%s \"%.80s\" to NCCL's RAS", group->n == 1 ? "s" : "",
 			    group->what);
+	vt_str_add(&brief, vt_str_get(&text));
 	if (*group->communicator)
 		add_communicator(group, "", &text);
 	say(r, rule->about, rule->code, true, members.n && members.n * 2 < r->review->ranks.n,
 	    &members, &text);
+	say_brief(r, before, vt_str_get(&brief));
+	r->review->failed |= brief.failed;
 	vt_str_deinit(&text);
+	vt_str_deinit(&brief);
 	free(members.data);
 }
 
@@ -353,6 +365,7 @@ static void say_differing(struct ras_review *r, struct differing *d)
 {
 	bool counts = d->groups[0].about == VT_RAS_COUNT, alarm = counts && is_proven(r, d),
 	     all = true;
+	size_t before;
 	struct vt_job_indices who = { 0 };
 	struct vt_str text = { 0 };
 
@@ -367,8 +380,11 @@ static void say_differing(struct ras_review *r, struct differing *d)
 	vt_job_indices_sort(&who);
 	if (!all)
 		who.n = 0;
+	before = r->review->job->verdicts.n;
 	say(r, d->groups[0].about, counts ? VT_FINDING_RAS_BEHIND : VT_FINDING_RAS_STATUS, alarm,
 	    alarm, &who, &text);
+	if (alarm && r->review->job->verdicts.n > before)
+		vt_review_waiting(r->review, &d->members[d->most - d->groups]);
 	vt_str_deinit(&text);
 	free(who.data);
 }

@@ -56,6 +56,45 @@ void vt_review_say(struct vt_review *review, enum vt_finding code, bool alarm, b
 		review->job->members.data[members->data[i]].outlier = true;
 }
 
+bool vt_review_is_of_two(const char *operation)
+{
+	static const char *const names[] = { "send",
+					     "recv",
+					     "isend",
+					     "irecv",
+					     "batch_isend_irecv",
+					     "send_object_list",
+					     "recv_object_list" };
+
+	for (size_t i = 0; operation && i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(operation, names[i]))
+			return true;
+	return false;
+}
+
+static struct vt_job_verdict *last_verdict(struct vt_review *review)
+{
+	struct vt_job *job = review->job;
+
+	return review->failed || !job->verdicts.n ? NULL : &job->verdicts.data[job->verdicts.n - 1];
+}
+
+void vt_review_waiting(struct vt_review *review, const struct vt_job_indices *waiting)
+{
+	struct vt_job_verdict *v = last_verdict(review);
+
+	if (v)
+		v->waiting = vt_job_set(review->job, waiting);
+}
+
+void vt_review_brief(struct vt_review *review, const char *brief)
+{
+	struct vt_job_verdict *v = last_verdict(review);
+
+	if (v)
+		v->brief = vt_job_copy(review->job, brief);
+}
+
 /* ---- groups ---- */
 
 void vt_job_groups_deinit(struct vt_job_groups *groups)

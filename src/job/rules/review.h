@@ -26,6 +26,13 @@ size_t vt_review_whole_world(const struct vt_review *review);
 void vt_review_say(struct vt_review *review, enum vt_finding code, bool alarm, bool outliers,
 		   const struct vt_job_indices *members, const struct vt_str *text);
 
+/* Only two ranks are in it: the others are elsewhere, and fine. */
+bool vt_review_is_of_two(const char *operation);
+
+/* Adds to the last verdict: who surely waits for its members; its subject alone. Copies. */
+void vt_review_waiting(struct vt_review *review, const struct vt_job_indices *waiting);
+void vt_review_brief(struct vt_review *review, const char *brief);
+
 /* What the places of all members of a group have in common. */
 enum vt_same_place { VT_SAME_NOTHING, VT_SAME_FUNCTION, VT_SAME_LINE };
 
@@ -73,6 +80,8 @@ void vt_rules_workers(struct vt_review *review); /* job/rules/missing.c: loader 
 void vt_rules_memory(struct vt_review *review);  /* job/rules/memory.c */
 /* job/rules/categories.c: what the memory of ranks is; a part of the former */
 void vt_rules_categories(struct vt_review *review);
+/* job/rules/chains.c: what the verdicts have in common; the last of all */
+void vt_rules_chains(struct vt_review *review);
 /* job/rules/ledger.c: what is not PyTorch's; likewise */
 void vt_rules_ledger(struct vt_review *review);
 

@@ -76,23 +76,6 @@ static bool gather(struct vt_review *review, unsigned int states, bool elsewhere
 	return true;
 }
 
-/* Only two ranks are in it: the others are elsewhere, and fine. */
-static bool is_of_two(const char *operation)
-{
-	static const char *const names[] = { "send",
-					     "recv",
-					     "isend",
-					     "irecv",
-					     "batch_isend_irecv",
-					     "send_object_list",
-					     "recv_object_list" };
-
-	for (size_t i = 0; operation && i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(operation, names[i]))
-			return true;
-	return false;
-}
-
 static bool surely_waits_for_nobody(const struct vt_review *review, const struct vt_member *member)
 {
 	const struct vt_job_doing *doing = vt_job_telling_doing(review->job, member);
@@ -134,7 +117,8 @@ static bool is_missed(const struct vt_review *review, const struct vt_job_indice
 
 	if (!n || !waiting || named->n + waiting != n ||
 	    has_any_moved(review, &others->data[0].members) ||
-	    is_of_two(vt_review_member(review, others->data[0].members.data[0])->operation))
+	    vt_review_is_of_two(
+		    vt_review_member(review, others->data[0].members.data[0])->operation))
 		return false;
 	return waiting * 2 > n ||
 	       (n == 2 &&
@@ -241,6 +225,19 @@ static bool do_all_wait_themselves(const struct vt_review *review,
 	return true;
 }
 
+static void note_waiting(struct vt_review *review, const struct vt_job_groups *others)
+{
+	struct vt_job_indices waiting = { 0 };
+
+	for (size_t g = 0; g < others->n; g++)
+		for (size_t i = 0; i < others->data[g].members.n; i++)
+			review->failed |=
+				!vt_job_indices_add(&waiting, others->data[g].members.data[i]);
+	vt_job_indices_sort(&waiting);
+	vt_review_waiting(review, &waiting);
+	free(waiting.data);
+}
+
 static void say_group(struct vt_review *review, const struct rule *rule,
 		      const struct vt_job_group *group, const struct vt_job_groups *others,
 		      bool proven)
@@ -254,7 +251,7 @@ static void say_group(struct vt_review *review, const struct rule *rule,
 	proven = proven && !(rule->elsewhere && do_all_wait_themselves(review, &group->members));
 	vt_review_add_who(review, &group->members, &text);
 	vt_str_add(&text, " ");
-	if (rule->not_in && first && first->operation && !is_of_two(first->operation))
+	if (rule->not_in && first && first->operation && !vt_review_is_of_two(first->operation))
 		vt_str_addf(&text, "%s not in %.100s but ", many ? "are" : "is", first->operation);
 	vt_review_add_does(review, group, &text);
 	add_request(review, rule, group, &text);
@@ -264,6 +261,8 @@ static void say_group(struct vt_review *review, const struct rule *rule,
 	}
 	vt_review_say(review, rule->code, is_alarm(rule, proven), few && are_outliers(rule, proven),
 		      &group->members, &text);
+	if (proven && is_alarm(rule, proven))
+		note_waiting(review, others);
 	vt_str_deinit(&text);
 }
 
@@ -437,8 +436,8 @@ static void say_all_equal(struct vt_review *review, const struct vt_job_group *g
 	const struct vt_member *first = vt_review_member(review, review->ranks.data[0]);
 	bool alarm = false, moved = has_any_moved(review, &review->ranks);
 	/* Flight recorders and RAS know better which rank is missing, and have reported it. */
-	bool all = vt_review_whole_world(review) > 1 && !is_of_two(first->operation) && !moved &&
-		   !review->job->verdicts.n;
+	bool all = vt_review_whole_world(review) > 1 && !vt_review_is_of_two(first->operation) &&
+		   !moved && !review->job->verdicts.n;
 	enum vt_finding code = VT_FINDING_ALL_EQUAL;
 	const char *then = "";
 	struct vt_str text = { 0 };
@@ -577,6 +576,7 @@ static void apply_rules(struct vt_review *review)
 	vt_rules_equal(review);
 	vt_rules_workers(review);
 	vt_rules_memory(review);
+	vt_rules_chains(review);
 	put_alarms_first(review->job);
 }
 

@@ -2,6 +2,7 @@
 noinst_LIBRARIES += src/job/text/libtext.a
 src_job_text_libtext_a_SOURCES = \
 	src/job/text/categories.c \
+	src/job/text/chains.c \
 	src/job/text/figures.c src/job/text/figures.h \
 	src/job/text/groups.c \
 	src/job/text/ledger.c \

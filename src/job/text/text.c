@@ -570,6 +570,7 @@ struct vt_error *vt_write_job_text(const void *what, const struct vt_writer_opti
 
 	vt_line_init(&line, out, options);
 	print_head(&line, job);
+	vt_text_job_chains(&line, job);
 	print_verdicts(&line, job);
 	vt_text_job_groups(&line, job);
 	print_outliers(&line, job);

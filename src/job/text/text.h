@@ -12,6 +12,9 @@
  */
 vt_write_fn vt_write_job_text; /* of a struct vt_job */
 
+/* job/text/chains.c: where to start, and what can be done there. */
+void vt_text_job_chains(struct vt_line *line, const struct vt_job *job);
+
 /* job/text/groups.c: the progress of ranks in each process group. */
 void vt_text_job_groups(struct vt_line *line, const struct vt_job *job);
 

@@ -68,6 +68,7 @@ static const struct {
 	{ 0x00d7, "x" },   /* times */
 	{ 0x2013, "-" },   /* en dash */
 	{ 0x2026, "..." }, /* ellipsis */
+	{ 0x2190, "<-" },  /* arrow */
 	{ 0x25cb, "o" },   /* circle */
 	{ 0x25cf, "*" },   /* disc */
 };

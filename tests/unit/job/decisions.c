@@ -54,6 +54,15 @@ static void print_job(const struct vt_job *job)
 		       job->verdicts.data[i].alarm);
 		print_set(&job->verdicts.data[i].members);
 	}
+	for (size_t i = 0; i < job->chains.n; i++) {
+		const struct vt_job_chain *chain = &job->chains.data[i];
+
+		printf("chain %s %s %s %d %zu:", vt_finding_name(chain->code),
+		       vt_cure_name(chain->cure), chain->doubt ? vt_doubt_name(chain->doubt) : "-",
+		       chain->circle, chain->hanging);
+		for (size_t k = 0; k < chain->n_links; k++)
+			print_set(&chain->links[k].members);
+	}
 	for (size_t i = 0; i < job->tree.n; i++) {
 		const struct vt_job_node *node = &job->tree.data[i];
 

@@ -27,3 +27,8 @@ tests_unit_job_decisions_nonsense_SOURCES = $(decisions_sources) tests/unit/job/
 tests_unit_job_decisions_nonsense_CPPFLAGS = $(unit_cppflags)
 tests_unit_job_decisions_nonsense_LDADD = $(vt_job) $(VT_LIBS)
 unit_scripts += tests/unit/job/words.py
+
+unit_tests += tests/unit/job/test_chains
+tests_unit_job_test_chains_SOURCES = tests/unit/job/test_chains.c $(job_models)
+tests_unit_job_test_chains_CPPFLAGS = $(unit_cppflags)
+tests_unit_job_test_chains_LDADD = $(vt_job) $(unit_libs)
