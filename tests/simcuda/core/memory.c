@@ -47,18 +47,19 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 int sim_budget_take_locked(int device, uint64_t bytes)
 {
 	struct arena *a = &arenas[device];
-	uint64_t limit = sim_config.mem_bytes;
+	uint64_t limit = sim_config.mem_bytes, others = sim_others_hold(device);
 
-	if (limit < sim_config.other_bytes || bytes > limit - sim_config.other_bytes ||
-	    a->used > limit - sim_config.other_bytes - bytes)
+	if (limit < others || bytes > limit - others || a->used > limit - others - bytes)
 		return SIM_ENOMEM;
 	a->used += bytes;
+	sim_others_tell(device, a->used);
 	return SIM_OK;
 }
 
 void sim_budget_give_locked(int device, uint64_t bytes)
 {
 	arenas[device].used -= bytes;
+	sim_others_tell(device, arenas[device].used);
 }
 
 int sim_mem_info(int device, uint64_t *free_bytes, uint64_t *total)
@@ -66,7 +67,7 @@ int sim_mem_info(int device, uint64_t *free_bytes, uint64_t *total)
 	uint64_t used;
 
 	sim_lock();
-	used = arenas[device].used + sim_config.other_bytes;
+	used = arenas[device].used + sim_others_hold(device);
 	sim_unlock();
 	*total = sim_config.mem_bytes;
 	*free_bytes = used < *total ? *total - used : 0;

@@ -58,6 +58,12 @@ void sim_wait_while(int (*busy)(void *arg, uint64_t *until_ns), void *arg);
 void sim_progress(void);
 
 void sim_count_context(void);
+
+/* ---- others.c ---- */
+
+/* What other processes hold of a device, and what this one holds, for the others. */
+uint64_t sim_others_hold(int device);
+void sim_others_tell(int device, uint64_t used);
 void sim_lock(void);
 void sim_unlock(void);
 

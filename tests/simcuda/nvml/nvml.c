@@ -142,7 +142,7 @@ static int processes(const char *handle, unsigned *count, void *out, size_t reco
 	if (room < *count)
 		return NVML_INSUFFICIENT_SIZE;
 	sim_mem_info(d, &free_bytes, &total);
-	p.used = total - free_bytes - sim_config.other_bytes;
+	p.used = total - free_bytes - sim_others_hold(d);
 	if (*count)
 		memcpy(out, &p, record);
 	return NVML_SUCCESS;
