@@ -86,9 +86,9 @@ def stacks_json(pid, *args, expect=(COMPLETE,), timeout=60):
     return json.loads(run_stacks(("--json", "-", *args, str(pid)), timeout, expect))["processes"][0]
 
 
-def report_json(pid, *args, expect=(COMPLETE,), timeout=60):
+def report_json(pid, *args, expect=(COMPLETE,), timeout=60, env=None):
     """Runs vramtap report --json -; returns the report."""
-    code, out, err = report(pid, "--json", "-", *args, timeout=timeout)
+    code, out, err = report(pid, "--json", "-", *args, timeout=timeout, env=env)
     data = json.loads(out) if out else {}
     check(code in (expect if isinstance(expect, tuple) else (expect,)), f"exit code {code}, not {expect}:", err,
           data.get("diagnostics"))

@@ -62,6 +62,10 @@ functional_tests += tests/functional/recorder_driver.py
 functional_tests += tests/functional/alarms.py
 EXTRA_DIST += tests/targets/torch_alarms.py
 
+# The troubles that people know, and what helps.
+functional_tests += tests/functional/folklore.py
+EXTRA_DIST += tests/targets/torch_healthy.py
+
 functional_tests += tests/functional/owners.py tests/functional/owners_asked.py tests/functional/owners_cli.py \
 	tests/functional/owners_programs.py
 EXTRA_DIST += tests/functional/owners_truth.py tests/targets/owners_planted.py tests/targets/torch_asked.py \
