@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "model/account.h"
 #include "model/notices.h"
+#include "model/place.h"
 #include "model/words.h"
 #include "base/format.h"
 
@@ -109,38 +110,10 @@ static void add_deadlocks(struct headlines *h)
 	}
 }
 
-/* Code on every thread's way: the place of a thread in it says less than its caller. */
-static bool is_library(const struct vt_model_frame *f)
-{
-	static const char *const fragments[] = {
-		"/site-packages/", "/dist-packages/", "/lib/python3",        "<frozen ",
-		"/torch/cuda/",    "/torch/nn/",      "/torch/optim/",       "/torch/autograd/",
-		"/torch/utils/",   "/torch/_",        "/torch/distributed/",
-	};
-
-	for (size_t i = 0; f->file && i < sizeof(fragments) / sizeof(fragments[0]); i++)
-		if (strstr(f->file, fragments[i]))
-			return true;
-	return false;
-}
-
-/*
- * The innermost Python frame of the program itself; where there is none, the innermost of all; or
- * NULL.
- */
-static const struct vt_model_frame *telling_frame(const struct vt_model_stack *stack)
-{
-	for (size_t i = 0; i < stack->n_frames; i++)
-		if (stack->frames[i].kind == VT_FRAME_PYTHON && stack->frames[i].function &&
-		    !is_library(&stack->frames[i]))
-			return &stack->frames[i];
-	return vt_model_python_frame(stack);
-}
-
 /* " (train.py:88 train_step)": where in the program, or "". */
 static void describe_place(char *buf, size_t size, const struct vt_model_stack *stack)
 {
-	const struct vt_model_frame *f = telling_frame(stack);
+	const struct vt_model_frame *f = vt_place_telling(stack);
 
 	buf[0] = '\0';
 	if (!f || !f->function)

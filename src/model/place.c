@@ -67,3 +67,27 @@ void vt_place_add_where(struct vt_str *text, const struct vt_model_frame *f)
 	else if (!f->file && f->module && !f->function)
 		vt_str_addf(text, "+0x%" PRIx64, f->module_offset);
 }
+
+/* Code on every thread's way: the place of a thread in it says less than its caller. */
+static bool is_library(const struct vt_model_frame *f)
+{
+	static const char *const fragments[] = {
+		"/site-packages/", "/dist-packages/", "/lib/python3",        "<frozen ",
+		"/torch/cuda/",    "/torch/nn/",      "/torch/optim/",       "/torch/autograd/",
+		"/torch/utils/",   "/torch/_",        "/torch/distributed/",
+	};
+
+	for (size_t i = 0; f->file && i < sizeof(fragments) / sizeof(fragments[0]); i++)
+		if (strstr(f->file, fragments[i]))
+			return true;
+	return false;
+}
+
+const struct vt_model_frame *vt_place_telling(const struct vt_model_stack *stack)
+{
+	for (size_t i = 0; i < stack->n_frames; i++)
+		if (stack->frames[i].kind == VT_FRAME_PYTHON && stack->frames[i].function &&
+		    !is_library(&stack->frames[i]))
+			return &stack->frames[i];
+	return vt_model_python_frame(stack);
+}

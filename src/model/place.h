@@ -21,4 +21,10 @@ void vt_place_add_function(struct vt_str *text, const struct vt_model_frame *f, 
 /* Adds its file and line: "attn.py:57", "libfoo.so", "libfoo.so+0x12f0", "0x7f0000123456". */
 void vt_place_add_where(struct vt_str *text, const struct vt_model_frame *f);
 
+/*
+ * The innermost Python frame of the program itself; where there is none, the innermost of all; or
+ * NULL.
+ */
+const struct vt_model_frame *vt_place_telling(const struct vt_model_stack *stack);
+
 #endif
