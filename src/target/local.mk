@@ -6,6 +6,7 @@ src_target_libtarget_a_SOURCES = \
 	src/target/container.c src/target/container.h \
 	src/target/elfsym.c src/target/elfsym.h \
 	src/target/files.c src/target/files.h \
+	src/target/glance.c src/target/glance.h \
 	src/target/grace.c src/target/grace.h \
 	src/target/launch.c src/target/launch.h \
 	src/target/let_go.c src/target/let_go.h \
