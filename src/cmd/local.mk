@@ -2,6 +2,7 @@
 bin_PROGRAMS += vramtap
 vramtap_SOURCES = \
 	src/cmd/arguments.c src/cmd/arguments.h \
+	src/cmd/again.c src/cmd/again.h \
 	src/cmd/cmd.h \
 	src/cmd/diff.c \
 	src/cmd/gdb.c \

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cmd/again.h"
 #include "cmd/cmd.h"
 #include "collect/collect.h"
 #include "cmd/options_core.h"
@@ -35,6 +36,7 @@ struct arguments {
 	struct vt_subject subject;
 	struct vt_collect_options collect;
 	struct vt_output output;
+	struct vt_again_choice again;
 	const char *folded; /* a file, NULL none, "-" standard output */
 };
 
@@ -147,6 +149,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->output;
 		state->child_inputs[1] = &args->subject;
+		state->child_inputs[2] = &args->again;
 		return 0;
 	case KEY_BLOCKS:
 		args->output.writer.all_blocks = true;
@@ -222,6 +225,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state,
 				   "--folded and --json cannot both write to standard output");
 		refuse_together(state, args);
+		vt_again_refuse(state, &args->again, args->subject.core ? "--core" : NULL);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -230,6 +234,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 },
 					      { &vt_core_argp, 0, NULL, 0 },
+					      { &vt_again_argp, 0, NULL, 0 },
 					      { 0 } };
 
 static const struct argp argp = {
@@ -241,10 +246,18 @@ static const struct argp argp = {
 	       "its threads are.\v" VT_EXIT_CODES_DOC,
 };
 
-static struct vt_error *write_report(const struct vt_model *model, const struct arguments *args)
+static bool writes_text(const struct arguments *args)
+{
+	bool folded_only = args->folded && !strcmp(args->folded, "-");
+
+	return !folded_only && !vt_output_is_json_only(&args->output);
+}
+
+/* text: what is still to be written of the text; NULL nothing. */
+static struct vt_error *write_report(const struct vt_model *model, const struct arguments *args,
+				     vt_write_fn *text)
 {
 	const struct vt_output *output = &args->output;
-	bool folded_only = args->folded && !strcmp(args->folded, "-");
 	/*
 	 * A file that cannot be written must not lose the text: the process may have changed by the
 	 * next try.
@@ -254,12 +267,34 @@ static struct vt_error *write_report(const struct vt_model *model, const struct 
 		args->folded ? vt_output_file(output, vt_write_report_folded, model, args->folded) :
 			       NULL;
 
-	if (!err && !folded_only && !vt_output_is_json_only(output))
-		err = vt_output_text(output, vt_write_report_text, model);
+	if (!err && text)
+		err = vt_output_text(output, text, model);
 	if (!json_err)
 		return err;
 	vt_error_destroy(err);
 	return json_err;
+}
+
+/* On a terminal, the text comes before the further looks, and what these show below it. */
+static struct vt_error *look_again_and_write(struct vt_model *model, const struct arguments *args)
+{
+	bool has_text = writes_text(args);
+	struct vt_again *again = NULL;
+	struct vt_error *err = NULL;
+	vt_write_fn *text = has_text ? vt_write_report_text : NULL;
+
+	if (vt_again_wanted(&args->again, has_text))
+		again = vt_again_begin(&args->subject, &args->collect, model);
+	if (again && vt_again_text_first(has_text)) {
+		err = vt_output_text(&args->output, vt_write_report_text, model);
+		text = vt_write_again_text;
+	}
+	if (again)
+		vt_again_run(&again, 1, &args->again);
+	if (!err)
+		return write_report(model, args, text);
+	vt_error_destroy(write_report(model, args, NULL));
+	return err;
 }
 
 int vt_cmd_report(int argc, char **argv)
@@ -279,7 +314,7 @@ int vt_cmd_report(int argc, char **argv)
 
 	vt_progress_end();
 	if (!err)
-		err = write_report(&model, &args);
+		err = look_again_and_write(&model, &args);
 
 	int status = err ? vt_exit_with(err) : (int)model.completeness;
 

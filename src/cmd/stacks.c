@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cmd/again.h"
 #include "cmd/cmd.h"
 #include "collect/collect.h"
 #include "cmd/options_core.h"
@@ -27,6 +28,7 @@ struct arguments {
 	struct vt_subject subject; /* without its pid */
 	struct vt_collect_options collect;
 	struct vt_output output;
+	struct vt_again_choice again;
 };
 
 static const struct argp_option options[] = {
@@ -60,6 +62,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->output;
 		state->child_inputs[1] = &args->subject;
+		state->child_inputs[2] = &args->again;
 		return 0;
 	case KEY_MERGED:
 		args->collect.view = VT_VIEW_MERGED;
@@ -96,6 +99,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			vt_missing_pid(state, args->output.json, "a PID or --core=FILE is");
 		if (args->subject.core && args->collect.touch == VT_TOUCH_NOTHING)
 			argp_error(state, "--core and --no-stop exclude each other");
+		vt_again_refuse(state, &args->again, args->subject.core ? "--core" : NULL);
 		if (args->collect.locals && args->collect.view == VT_VIEW_NATIVE)
 			argp_error(state, "--locals and --native exclude each other");
 		return 0;
@@ -106,6 +110,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static const struct argp_child children[] = { { &vt_output_argp, 0, NULL, 0 },
 					      { &vt_core_argp, 0, NULL, 0 },
+					      { &vt_again_argp, 0, NULL, 0 },
 					      { 0 } };
 
 static const struct argp argp = {
@@ -118,26 +123,43 @@ static const struct argp argp = {
 	       " With several processes, the greatest of their statuses.",
 };
 
-/* Text that is written while other processes are still to be read. */
-static struct vt_error *write_one(const struct arguments *args,
-				  const struct vt_stacks_result *result, bool first)
-{
-	if (vt_output_is_json_only(&args->output))
-		return NULL;
-	if (!first)
-		putchar('\n');
-	return vt_output_text(&args->output, vt_write_stacks_text, result->model);
-}
-
 static int worse(int a, int b)
 {
 	return a > b ? a : b;
 }
 
+/* When the text of a process is written. */
+enum text_when {
+	TEXT_NEVER,
+	TEXT_AT_ONCE, /* while other processes are still to be read, and before further looks */
+	TEXT_LAST,    /* with what these show */
+};
+
+static enum text_when when_text(const struct arguments *args)
+{
+	bool text = !vt_output_is_json_only(&args->output);
+
+	if (!text)
+		return TEXT_NEVER;
+	return vt_again_wanted(&args->again, text) && !vt_again_text_first(text) ? TEXT_LAST :
+										   TEXT_AT_ONCE;
+}
+
+static struct vt_error *write_one(const struct arguments *args,
+				  const struct vt_stacks_result *result, bool *first)
+{
+	if (!*first)
+		putchar('\n');
+	*first = false;
+	return vt_output_text(&args->output, vt_write_stacks_text, result->model);
+}
+
 /* One process; the exit status that it would have alone. */
-static int look_at(const struct arguments *args, struct vt_stacks_result *result, bool *first)
+static int look_at(const struct arguments *args, struct vt_stacks_result *result,
+		   struct vt_again **again, bool *first)
 {
 	struct vt_subject subject = args->subject;
+	struct vt_error *err = NULL;
 	int status;
 
 	subject.pid = result->pid;
@@ -148,22 +170,56 @@ static int look_at(const struct arguments *args, struct vt_stacks_result *result
 		return vt_exit_with(result->err);
 	result->pid = result->model->process.pid;
 	status = (int)result->model->completeness;
+	if (vt_again_wanted(&args->again, !vt_output_is_json_only(&args->output)))
+		*again = vt_again_begin(&subject, &args->collect, result->model);
+	if (when_text(args) == TEXT_AT_ONCE)
+		err = write_one(args, result, first);
+	if (err)
+		status = worse(status, vt_exit_with(err));
+	vt_error_destroy(err);
+	return status;
+}
 
-	VT_ERROR struct vt_error *err = write_one(args, result, *first);
+/* The rest of the text, after further looks (looked: of which processes there were any). */
+static struct vt_error *write_rest(const struct arguments *args,
+				   const struct vt_stacks_document *document, const bool *looked)
+{
+	enum text_when when = when_text(args);
+	bool first = true;
 
-	*first = false;
-	return err ? worse(status, vt_exit_with(err)) : status;
+	for (size_t i = 0; i < document->n; i++) {
+		const struct vt_stacks_result *result = &document->results[i];
+
+		if (result->err)
+			continue;
+		if (when == TEXT_LAST)
+			VT_TRY(write_one(args, result, &first));
+		else if (when == TEXT_AT_ONCE && looked[i])
+			VT_TRY(vt_output_text(&args->output, vt_write_again_text, result->model));
+	}
+	return NULL;
 }
 
 static int look_at_all(const struct arguments *args, struct vt_stacks_document *document)
 {
+	VT_FREE struct vt_again **again = calloc(document->n, sizeof(*again));
+	VT_FREE bool *looked = calloc(document->n, sizeof(*looked));
 	int status = VT_EXIT_COMPLETE;
 	bool first = true;
 
+	if (!again || !looked)
+		return vt_exit_with(&vt_enomem);
 	for (size_t i = 0; i < document->n; i++) {
 		document->results[i].pid = args->subject.core ? 0 : args->pids.data[i];
-		status = worse(status, look_at(args, &document->results[i], &first));
+		status = worse(status, look_at(args, &document->results[i], &again[i], &first));
+		looked[i] = again[i] != NULL;
 	}
+	vt_again_run(again, document->n, &args->again);
+
+	VT_ERROR struct vt_error *text_err = write_rest(args, document, looked);
+
+	if (text_err)
+		status = worse(status, vt_exit_with(text_err));
 
 	VT_ERROR struct vt_error *err =
 		vt_output_json(&args->output, vt_write_stacks_json, document);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += src/collect/libcollect.a
 src_collect_libcollect_a_SOURCES = \
+	src/collect/again.c src/collect/again.h \
 	src/collect/ask.c \
 	src/collect/ask_jax.c \
 	src/collect/ask_owners.c \

@@ -44,6 +44,7 @@ void vt_model_deinit(struct vt_model *model)
 	vt_vec_deinit(&model->collectives.groups);
 	vt_vec_deinit(&model->threads);
 	vt_vec_deinit(&model->thread_groups);
+	vt_vec_deinit(&model->again.threads);
 	vt_vec_deinit(&model->growth.items);
 	vt_vec_deinit(&model->diags);
 	vt_vec_deinit(&model->headlines);

@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "vramtap/torch.h"
 #include "model/advice.h"
+#include "model/again.h"
 #include "model/doing.h"
 #include "model/growth.h"
 #include "model/host.h"
@@ -622,6 +623,7 @@ struct vt_model {
 	bool gil_holder_missing; /* a GIL is held, but none of the threads holds it */
 	bool no_stop;            /* the caller forbade stopping threads */
 	const char *held_by;     /* ours: "gdb" held the process throughout; NULL: nothing did */
+	struct vt_model_again again;   /* further looks, without a stop: stuck or slow? */
 	struct vt_model_growth growth; /* in the looks that this report is the last of */
 	VT_VEC(struct vt_diag) diags;
 	VT_VEC(struct vt_model_headline) headlines; /* the answer in a few lines (account) */

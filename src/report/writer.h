@@ -65,6 +65,8 @@ typedef struct vt_error *vt_write_fn(const void *what, const struct vt_writer_op
 /* Of a struct vt_model. */
 vt_write_fn vt_write_report_text;
 vt_write_fn vt_write_report_json;
+/* What further looks showed, alone: below a text that was written before them. */
+vt_write_fn vt_write_again_text;
 
 /* What vramtap stacks found of one process. */
 struct vt_stacks_result {

@@ -14,6 +14,7 @@
 #include "json/out.h"
 #include "report/json/advice.h"
 #include "report/json/ledger.h"
+#include "report/json/again.h"
 #include "report/json/growth.h"
 #include "report/json/host.h"
 #include "report/json/jax.h"
@@ -863,6 +864,7 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	vt_json_libpools(json, model);
 	vt_json_jax(json, model);
 	vt_json_ledger(json, model);
+	vt_json_again(json, &model->again);
 	vt_json_growth(json, model);
 	vt_json_host(json, model);
 	write_threads(json, model);
@@ -892,6 +894,7 @@ static void write_stacks_result(struct vt_json *json, const struct vt_stacks_res
 	vt_json_null(json, "error");
 	put_time(json, "time", &result->model->when);
 	write_summary(json, result->model);
+	vt_json_again(json, &result->model->again);
 	write_threads(json, result->model);
 	write_thread_groups(json, result->model);
 	vt_json_end_object(json);

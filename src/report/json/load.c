@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/load.h"
 #include "report/json/advice.h"
+#include "report/json/again.h"
 #include "report/json/ledger.h"
 #include "report/json/owners.h"
 #include "report/json/where.h"
@@ -771,6 +772,7 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	if (recorded)
 		load_recorded(l, recorded);
 	vt_json_in_advice(&l->in, root, &model->advice);
+	vt_json_in_again(&l->in, root, &model->again);
 	vt_json_in_owners(&l->in, root, &model->owners);
 	vt_json_in_ledger(&l->in, root, &model->ledger);
 	if (!l->in.nomem)

@@ -3,6 +3,7 @@ noinst_LIBRARIES += src/report/json/libjson.a
 src_report_json_libjson_a_SOURCES = \
 	src/report/json/json.c \
 	src/report/json/advice.c src/report/json/advice.h \
+	src/report/json/again.c src/report/json/again.h \
 	src/report/json/growth.c src/report/json/growth.h \
 	src/report/json/host.c src/report/json/host.h \
 	src/report/json/jax.c src/report/json/jax.h \

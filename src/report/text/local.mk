@@ -2,6 +2,7 @@
 noinst_LIBRARIES += src/report/text/libtext.a
 src_report_text_libtext_a_SOURCES = \
 	src/report/text/advice.c \
+	src/report/text/again.c \
 	src/report/text/blocks.c \
 	src/report/text/flight.c \
 	src/report/text/folded.c src/report/text/folded.h \

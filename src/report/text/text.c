@@ -161,17 +161,19 @@ static void print_versions(struct vt_line *line, const struct vt_model *model)
 	print_items(line, VT_DIM, &items);
 }
 
+static void print_headline(struct vt_line *line, const struct vt_model_headline *h)
+{
+	vt_line_add(line, VT_ALARM, h->alarm ? "!" : "");
+	vt_line_pad(line, 2);
+	vt_line_wrap(line, h->alarm ? VT_ALARM : VT_PLAIN, h->text, 4, 3);
+}
+
 void vt_text_headlines(struct vt_line *line, const struct vt_model *model)
 {
 	if (model->headlines.n > 0)
 		vt_line_blank(line);
-	for (size_t i = 0; i < model->headlines.n; i++) {
-		const struct vt_model_headline *h = &model->headlines.data[i];
-
-		vt_line_add(line, VT_ALARM, h->alarm ? "!" : "");
-		vt_line_pad(line, 2);
-		vt_line_wrap(line, h->alarm ? VT_ALARM : VT_PLAIN, h->text, 4, 3);
-	}
+	for (size_t i = 0; i < model->headlines.n; i++)
+		print_headline(line, &model->headlines.data[i]);
 }
 
 /* ---- the end ---- */
@@ -342,6 +344,7 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 	vt_text_jax(&line, model, options->all_sites);
 	vt_text_driver(&line, model);
 	vt_text_block_groups(&line, model);
+	vt_text_again(&line, model);
 	vt_text_threads(&line, model, options->threads);
 	if (options->all_blocks) {
 		vt_text_all_blocks(&line, model);
@@ -363,7 +366,28 @@ struct vt_error *vt_write_stacks_text(const void *what, const struct vt_writer_o
 	vt_text_head(&line, model);
 	vt_text_headlines(&line, model);
 	vt_text_advice(&line, model);
+	vt_text_again(&line, model);
 	vt_text_threads(&line, model, options->threads);
 	vt_text_end(&line, model, VT_TOPIC_ALL, "stacks");
+	return vt_line_finish(&line);
+}
+
+struct vt_error *vt_write_again_text(const void *what, const struct vt_writer_options *options,
+				     FILE *out)
+{
+	const struct vt_model *model = what;
+	struct vt_line line;
+
+	vt_line_init(&line, out, options);
+	line.top = false; /* below another text */
+	for (size_t i = 0; i < model->headlines.n; i++) {
+		const struct vt_model_headline *h = &model->headlines.data[i];
+
+		if (strcmp(h->code, "again") != 0)
+			continue;
+		vt_line_blank(&line);
+		print_headline(&line, h);
+	}
+	vt_text_again(&line, model);
 	return vt_line_finish(&line);
 }

@@ -129,6 +129,9 @@ void vt_text_site(struct vt_line *line, const struct vt_model_frame *f, int colu
 /* A line with one frame of a stack in full; function_columns: of the function's name. */
 void vt_text_frame(struct vt_line *line, const struct vt_model_frame *f, int function_columns);
 
+/* What further looks showed of each thread. */
+void vt_text_again(struct vt_line *line, const struct vt_model *model);
+
 void vt_text_threads(struct vt_line *line, const struct vt_model *model,
 		     enum vt_threads_shown shown);
 

@@ -28,3 +28,8 @@ unit_tests += tests/unit/model/test_jax
 tests_unit_model_test_jax_SOURCES = tests/unit/model/test_jax.c
 tests_unit_model_test_jax_CPPFLAGS = $(unit_cppflags)
 tests_unit_model_test_jax_LDADD = $(vt_model) $(unit_libs)
+
+unit_tests += tests/unit/model/test_again
+tests_unit_model_test_again_SOURCES = tests/unit/model/test_again.c
+tests_unit_model_test_again_CPPFLAGS = $(unit_cppflags)
+tests_unit_model_test_again_LDADD = $(vt_model) $(unit_libs)

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What follows from further looks at a process: which waits are an alarm, and which are not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "model/model.h"
+
+#define MAIN 100
+#define OTHER 101
+
+static struct vt_model model;
+
+/* A thread that was seen twice, doing the same. */
+static struct vt_model_again_thread *add(pid_t tid, enum vt_again_moved moved, double cpu_ms,
+					 enum vt_verdict_code verdict, const char *function,
+					 enum vt_waits_code waits, const char *call)
+{
+	struct vt_model_thread *seen = vt_vec_append(&model.threads);
+	struct vt_model_again_thread *t = vt_vec_append(&model.again.threads);
+
+	assert_non_null(seen);
+	assert_non_null(t);
+	*seen = (struct vt_model_thread){
+		.tid = tid,
+		.name = "python3",
+		.state = 'S',
+		.is_main = tid == MAIN,
+		.verdict = { .code = verdict, .function = function },
+		.waits = { .code = waits, .call = call },
+		.idle = vt_verdict_is_idle(verdict),
+		.syscall = call,
+	};
+	*t = (struct vt_model_again_thread){
+		.tid = tid,
+		.name = "python3",
+		.is_main = seen->is_main,
+		.idle = seen->idle,
+		.moved = moved,
+		.cpu_known = true,
+		.cpu_ns = (uint64_t)(cpu_ms * (double)VT_NS_PER_MS),
+	};
+	assert_true(vt_again_add_place(t, seen, &model.arena));
+	assert_true(vt_again_add_place(t, seen, &model.arena));
+	assert_int_equal(t->n_places, 1);
+	assert_int_equal(t->places[0].looks, 2);
+	return t;
+}
+
+static void begin(void)
+{
+	vt_model_init(&model);
+	model.again.looks = 2;
+	model.again.span_ns = VT_NS_PER_S;
+}
+
+static const char *judge(void)
+{
+	assert_true(vt_again_account(&model));
+	return vt_again_verdict_name(model.again.verdict);
+}
+
+static void expect(const char *verdict)
+{
+	bool alarm = !strcmp(verdict, "stuck");
+
+	assert_string_equal(judge(), verdict);
+	assert_int_equal(model.again.alarm, alarm);
+	assert_int_equal(model.headlines.n, 1);
+	assert_int_equal(model.headlines.data[0].alarm, alarm);
+	vt_model_deinit(&model);
+}
+
+/* The main thread alone, asleep throughout. */
+static void expect_alone(enum vt_verdict_code code, const char *function, enum vt_waits_code waits,
+			 const char *call, const char *verdict)
+{
+	begin();
+	add(MAIN, VT_AGAIN_STILL, 0, code, function, waits, call);
+	expect(verdict);
+}
+
+static void test_waits(void **state)
+{
+	(void)state;
+	/* what should end soon */
+	expect_alone(VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize", VT_WAITS_FUTEX, "futex",
+		     "stuck");
+	expect_alone(VT_VERDICT_IN_FUNCTION, "ncclAllReduce", VT_WAITS_FUTEX, "futex", "stuck");
+	expect_alone(VT_VERDICT_COLLECTIVE_GLOO, NULL, VT_WAITS_CONDITION, "futex", "stuck");
+	expect_alone(VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex", "stuck");
+	expect_alone(VT_VERDICT_NONE, NULL, VT_WAITS_LOCK_HELD, "futex", "stuck");
+	expect_alone(VT_VERDICT_NFS, NULL, VT_WAITS_NONE, "read", "stuck");
+	/* what waits for something to do */
+	expect_alone(VT_VERDICT_ASYNCIO, NULL, VT_WAITS_CALL, "epoll", "idle");
+	expect_alone(VT_VERDICT_PYTHON_QUEUE, NULL, VT_WAITS_SEMAPHORE, "futex", "idle");
+	expect_alone(VT_VERDICT_NONE, NULL, VT_WAITS_CALL, "accept4", "idle");
+	expect_alone(VT_VERDICT_NONE, NULL, VT_WAITS_CALL, "poll", "idle");
+	expect_alone(VT_VERDICT_NONE, NULL, VT_WAITS_SLEEP, "nanosleep", "idle");
+	expect_alone(VT_VERDICT_IDLE_STORE, NULL, VT_WAITS_CALL, "poll", "idle");
+	/* what may take long */
+	expect_alone(VT_VERDICT_NONE, NULL, VT_WAITS_CALL, "recvfrom", "stands");
+	expect_alone(VT_VERDICT_NONE, NULL, VT_WAITS_CONDITION, "futex", "stands");
+	expect_alone(VT_VERDICT_NONE, NULL, VT_WAITS_FUTEX, "futex", "stands");
+	expect_alone(VT_VERDICT_LOADER, NULL, VT_WAITS_CALL, "poll", "stands");
+	expect_alone(VT_VERDICT_CHILD, NULL, VT_WAITS_CHILD, "wait4", "stands");
+	expect_alone(VT_VERDICT_STORE, NULL, VT_WAITS_CALL, "recvfrom", "stands");
+	expect_alone(VT_VERDICT_IN_FUNCTION, "ncclCommInitRank", VT_WAITS_CALL, "recvfrom",
+		     "stands");
+	expect_alone(VT_VERDICT_IN_FUNCTION, "nvrtcCompileProgram", VT_WAITS_NONE, NULL, "stands");
+}
+
+/* Every verdict and wait leads to some answer, and to an alarm only with "stuck". */
+static void test_all_codes(void **state)
+{
+	(void)state;
+	for (int code = 0; code < VT_N_VERDICTS; code++) {
+		begin();
+		add(MAIN, VT_AGAIN_STILL, 0, (enum vt_verdict_code)code,
+		    code == VT_VERDICT_IN_FUNCTION ? "cuCtxSynchronize" : NULL, VT_WAITS_NONE,
+		    NULL);
+		assert_non_null(judge());
+		assert_int_equal(model.again.alarm, model.again.verdict == VT_AGAIN_IS_STUCK);
+		vt_model_deinit(&model);
+	}
+}
+
+static void test_another_thread(void **state)
+{
+	(void)state;
+	/* The main thread serves; its worker hangs in the GPU. */
+	begin();
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_ASYNCIO, NULL, VT_WAITS_CALL, "epoll");
+	add(OTHER, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cudaEventSynchronize",
+	    VT_WAITS_FUTEX, "futex");
+	assert_string_equal(judge(), "stuck");
+	assert_int_equal(model.again.subject, OTHER);
+	assert_non_null(strstr(model.headlines.data[0].text, "thread 101 (python3)"));
+	vt_model_deinit(&model);
+	/* The main thread waits for the GPU, but another one computes: no alarm. */
+	begin();
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
+	    VT_WAITS_FUTEX, "futex");
+	add(OTHER, VT_AGAIN_MOVED, 300, VT_VERDICT_NONE, NULL, VT_WAITS_RUNNING, NULL);
+	expect("others-work");
+	/* A thread that wakes up for a moment does not work. */
+	begin();
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
+	    VT_WAITS_FUTEX, "futex");
+	add(OTHER, VT_AGAIN_MOVED, 0.4, VT_VERDICT_NONE, NULL, VT_WAITS_SLEEP, "nanosleep");
+	expect("stuck");
+	/* A main thread that moved is not stuck, whatever others do. */
+	begin();
+	add(MAIN, VT_AGAIN_MOVED, 2, VT_VERDICT_NONE, NULL, VT_WAITS_RUNNING, NULL);
+	add(OTHER, VT_AGAIN_STILL, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex");
+	expect("moves");
+}
+
+static void test_running(void **state)
+{
+	(void)state;
+	begin();
+	add(MAIN, VT_AGAIN_SAME, 980, VT_VERDICT_NONE, NULL, VT_WAITS_RUNNING, NULL);
+	expect("spins");
+	/* In a function of CUDA, too: it may be called again and again. */
+	begin();
+	add(MAIN, VT_AGAIN_SAME, 980, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
+	    VT_WAITS_RUNNING, NULL);
+	expect("spins");
+	begin();
+	add(MAIN, VT_AGAIN_SAME, 1, VT_VERDICT_NONE, NULL, VT_WAITS_FUTEX, "futex");
+	expect("polls");
+	begin();
+	add(MAIN, VT_AGAIN_SAME, 1, VT_VERDICT_NONE, NULL, VT_WAITS_SLEEP, "nanosleep");
+	expect("idle");
+	begin();
+	add(MAIN, VT_AGAIN_UNKNOWN, 500, VT_VERDICT_NONE, NULL, VT_WAITS_RUNNING, NULL);
+	expect("unknown");
+	/* It may be what the main thread waits for, and that ran. */
+	begin();
+	add(MAIN, VT_AGAIN_UNKNOWN, 500, VT_VERDICT_NONE, NULL, VT_WAITS_RUNNING, NULL);
+	add(OTHER, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cuCtxSynchronize", VT_WAITS_FUTEX,
+	    "futex");
+	expect("unknown");
+}
+
+/* The holder sleeps with the GIL; those that wait for it wake up every 5 ms. */
+static void test_gil(void **state)
+{
+	(void)state;
+	begin();
+	add(MAIN, VT_AGAIN_SAME, 3, VT_VERDICT_GIL, NULL, VT_WAITS_CONDITION, "futex");
+	model.threads.data[0].waits_for = OTHER;
+	add(OTHER, VT_AGAIN_STILL, 0, VT_VERDICT_NONE, NULL, VT_WAITS_CALL, "recvfrom");
+	expect("stuck");
+	begin();
+	add(MAIN, VT_AGAIN_SAME, 3, VT_VERDICT_GIL, NULL, VT_WAITS_CONDITION, "futex");
+	model.threads.data[0].waits_for = OTHER;
+	add(OTHER, VT_AGAIN_SAME, 990, VT_VERDICT_NONE, NULL, VT_WAITS_RUNNING, NULL);
+	expect("others-work");
+}
+
+static void test_deadlock(void **state)
+{
+	(void)state;
+	begin();
+	add(MAIN, VT_AGAIN_MOVED, 900, VT_VERDICT_NONE, NULL, VT_WAITS_RUNNING, NULL);
+	add(OTHER, VT_AGAIN_STILL, 0, VT_VERDICT_NONE, NULL, VT_WAITS_LOCK_HELD, "futex")
+		->deadlock = true;
+	assert_string_equal(judge(), "stuck");
+	assert_int_equal(model.again.subject, OTHER);
+	assert_memory_equal(model.headlines.data[0].text, "stuck: ", 7);
+	vt_model_deinit(&model);
+}
+
+/* A tenth of a second is no reason for an alarm, and neither is what ended. */
+static void test_too_short(void **state)
+{
+	(void)state;
+	begin();
+	model.again.span_ns = 100 * VT_NS_PER_MS;
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex");
+	expect("stands");
+	begin();
+	model.again.looks = 1;
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex");
+	assert_true(vt_again_account(&model));
+	assert_int_equal(model.again.verdict, VT_AGAIN_IS_NONE);
+	assert_int_equal(model.headlines.n, 0);
+	vt_model_deinit(&model);
+	begin();
+	model.again.looks = 1;
+	model.again.verdict = VT_AGAIN_IS_ENDED;
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex");
+	expect("ended");
+	/* Without a main thread, and without any. */
+	begin();
+	expect("unknown");
+	begin();
+	add(OTHER, VT_AGAIN_ENDED, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex");
+	expect("unknown");
+}
+
+/* Places are counted, the most frequent one first; what is beyond the room is counted alone. */
+static void test_places(void **state)
+{
+	struct vt_model_frame frame = { .kind = VT_FRAME_PYTHON,
+					.function = "step",
+					.file = "/a/t.py" };
+	struct vt_model_thread seen = { .tid = MAIN,
+					.state = 'R',
+					.stack = { .frames = &frame, .n_frames = 1 } };
+	struct vt_model_again_thread t = { .tid = MAIN, .is_main = true };
+	struct vt_str text = { 0 };
+
+	(void)state;
+	begin();
+	for (int i = 0; i < 40; i++) {
+		frame.line = i % 4 == 0 ? 1 + i : 7;
+		assert_true(vt_again_add_place(&t, &seen, &model.arena));
+	}
+	assert_int_equal(t.looks, 40);
+	assert_int_equal(t.places[0].looks, 30);
+	assert_int_equal(t.places[0].line, 7);
+	assert_int_equal(t.n_places, 11);
+	vt_again_say_place(&text, &t.places[0], true);
+	assert_string_equal(vt_str_get(&text), "is running (t.py:7 step)");
+	vt_str_deinit(&text);
+	for (int i = 0; i < 40; i++) {
+		frame.line = 100 + i;
+		assert_true(vt_again_add_place(&t, &seen, &model.arena));
+	}
+	assert_int_equal(t.n_places, VT_AGAIN_MAX_PLACES);
+	assert_int_equal(t.more_places, 40 - (VT_AGAIN_MAX_PLACES - 11));
+	vt_model_deinit(&model);
+}
+
+/* An alarm is before what the main thread does, the rest after it. */
+static void test_order(void **state)
+{
+	static const char *const codes[] = { "deadlock", "main-thread", "memory" };
+
+	(void)state;
+	for (int alarm = 0; alarm < 2; alarm++) {
+		begin();
+		for (size_t i = 0; i < 3; i++) {
+			struct vt_model_headline *h = vt_vec_append(&model.headlines);
+
+			assert_non_null(h);
+			*h = (struct vt_model_headline){ .code = codes[i], .text = "" };
+		}
+		add(MAIN, VT_AGAIN_STILL, 0, alarm ? VT_VERDICT_PYTHON_LOCK : VT_VERDICT_ASYNCIO,
+		    NULL, VT_WAITS_NONE, NULL);
+		assert_true(vt_again_account(&model));
+		assert_int_equal(model.headlines.n, 4);
+		assert_string_equal(model.headlines.data[alarm ? 1 : 2].code, "again");
+		assert_string_equal(model.headlines.data[alarm ? 2 : 1].code, "main-thread");
+		assert_string_equal(model.headlines.data[3].code, "memory");
+		vt_model_deinit(&model);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_all_codes),
+		cmocka_unit_test(test_another_thread),
+		cmocka_unit_test(test_running),
+		cmocka_unit_test(test_gil),
+		cmocka_unit_test(test_deadlock),
+		cmocka_unit_test(test_too_short),
+		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_order),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
