@@ -59,8 +59,14 @@ bool vt_advise_is_full(const struct vt_model *model, int device);
 /* A request failed on it: caught, recorded or counted by PyTorch. */
 bool vt_advise_had_oom(const struct vt_model *model, int device);
 
-/* The tests, by file: process.c, fragmentation.c, device.c, blocks.c. */
+/* The tests, by file: process.c, growth.c, host.c, fragmentation.c, device.c, blocks.c. */
 void vt_advise_stopped(struct vt_advise *a);
+void vt_advise_launcher(struct vt_advise *a);
+void vt_advise_growth(struct vt_advise *a);
+void vt_advise_shm_full(struct vt_advise *a);
+void vt_advise_host_limit(struct vt_advise *a);
+void vt_advise_pinned(struct vt_advise *a);
+void vt_advise_address_limit(struct vt_advise *a);
 void vt_advise_fragmented(struct vt_advise *a);
 void vt_advise_elsewhere(struct vt_advise *a);
 void vt_advise_cache_in_pieces(struct vt_advise *a);

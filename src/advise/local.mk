@@ -6,6 +6,8 @@ src_advise_libadvise_a_SOURCES = \
 	src/advise/blocks.c \
 	src/advise/device.c \
 	src/advise/fragmentation.c \
+	src/advise/growth.c \
+	src/advise/host.c \
 	src/advise/internal.h \
 	src/advise/next.c \
 	src/advise/pressure.c \

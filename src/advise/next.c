@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a report ends with: the one or two commands or settings that follow from it. Those of the
- * advice come first; after them, what would tell more.
+ * advice come first; after them, what would tell more. Of a core there is nothing more to ask.
  */
+#include <stdarg.h>
 #include <string.h>
 
 #include "advise/internal.h"
@@ -34,6 +35,22 @@ static void add(struct vt_advise *a, struct vt_model_next next)
 		a->failed = true;
 }
 
+__attribute__((format(printf, 3, 4))) static void add_command(struct vt_advise *a,
+							      enum vt_advice_next code,
+							      const char *format, ...)
+{
+	const char *command;
+	va_list args;
+
+	va_start(args, format);
+	command = vt_arena_vprintf(&a->model->arena, format, args);
+	va_end(args);
+	if (command)
+		add(a, (struct vt_model_next){ .code = code, .command = command });
+	else
+		a->failed = true;
+}
+
 static void add_remedies(struct vt_advise *a)
 {
 	for (size_t i = 0; i < a->model->advice.items.n; i++) {
@@ -47,32 +64,86 @@ static void add_remedies(struct vt_advise *a)
 	}
 }
 
+/* Nothing can run in a process that a signal has stopped, unless that is asked for. */
+static void add_allow_resume(struct vt_advise *a)
+{
+	const struct vt_model_process *p = &a->model->process;
+
+	if (p->state == 'T' && p->tracer <= 0 && p->uses_cuda &&
+	    a->model->cuda_method != VT_METHOD_INSIDE)
+		add_command(a, VT_NEXT_ALLOW_RESUME, "vramtap report --allow-resume %d",
+			    (int)p->pid);
+}
+
+static bool waits_for_ranks(const struct vt_verdict *verdict)
+{
+	return verdict->code == VT_VERDICT_COLLECTIVE_NCCL ||
+	       verdict->code == VT_VERDICT_COLLECTIVE_GLOO ||
+	       verdict->code == VT_VERDICT_COLLECTIVE || verdict->code == VT_VERDICT_STORE;
+}
+
+/* It waits until the device has done its work: that takes a moment, or for ever. */
+static bool waits_for_device(const struct vt_verdict *verdict)
+{
+	return verdict->code == VT_VERDICT_IN_FUNCTION && vt_verdict_is_in(verdict, "cu") &&
+	       (strstr(verdict->function, "Synchronize") || strstr(verdict->function, "Memcpy") ||
+		strstr(verdict->function, "Free"));
+}
+
+static void add_waits(struct vt_advise *a)
+{
+	const struct vt_model *model = a->model;
+	bool ranks = false, device = false;
+
+	for (size_t i = 0; i < model->threads.n; i++) {
+		ranks |= waits_for_ranks(&model->threads.data[i].verdict);
+		device |= waits_for_device(&model->threads.data[i].verdict);
+	}
+	if ((ranks || (device && model->process.world_size > 1)) && model->around.parent > 1)
+		add_command(a, VT_NEXT_TRIAGE, "vramtap triage --children-of %d -o triage-%d",
+			    (int)model->around.parent, (int)model->around.parent);
+	if (device)
+		add_command(a, VT_NEXT_CUDA_GDB, "cuda-gdb -p %d -batch -ex 'info cuda kernels'",
+			    (int)model->process.pid);
+}
+
 /* PyTorch has memory, and nothing tells who allocates it. */
 static void add_record(struct vt_advise *a)
 {
 	const struct vt_model *model = a->model;
-	const char *command;
 	uint64_t bytes = 0;
 
-	if (!vt_advise_is_live(model) || model->held_by || model->traces.n > 0 ||
-	    model->recorder.state != VT_RECORDING_NONE)
+	if (model->traces.n > 0 || model->recorder.state != VT_RECORDING_NONE ||
+	    model->process.state == 'T')
 		return;
 	for (size_t i = 0; i < model->allocators.n; i++)
 		if (model->allocators.data[i].exact)
 			bytes += model->allocators.data[i].allocated_bytes;
-	if (!bytes)
+	if (bytes)
+		add_command(a, VT_NEXT_RECORD, "vramtap record %d on", (int)model->process.pid);
+}
+
+/* Nearly full, and nothing has failed: does it go on? */
+static void add_grow(struct vt_advise *a)
+{
+	const struct vt_model *model = a->model;
+
+	if (model->growth.known)
 		return;
-	command =
-		vt_arena_printf(&a->model->arena, "vramtap record %d on", (int)model->process.pid);
-	if (!command) {
-		a->failed = true;
-		return;
-	}
-	add(a, (struct vt_model_next){ .code = VT_NEXT_RECORD, .command = command });
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (vt_advise_pressure(model, model->allocators.data[i].device) &&
+		    !vt_advise_had_oom(model, model->allocators.data[i].device))
+			add_command(a, VT_NEXT_GROW, "vramtap watch %d --grow",
+				    (int)model->process.pid);
 }
 
 void vt_advise_next(struct vt_advise *a)
 {
 	add_remedies(a);
+	if (!vt_advise_is_live(a->model) || a->model->held_by)
+		return;
+	add_allow_resume(a);
+	add_waits(a);
+	add_grow(a);
 	add_record(a);
 }

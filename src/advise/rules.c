@@ -5,6 +5,12 @@
 /* clang-format off */
 const struct vt_advise_rule vt_advise_rules[] = {
 	{ VT_ADVICE_STOPPED, vt_advise_stopped, VT_REMEDY_CONTINUE, VT_SURE_CERTAIN, true },
+	{ VT_ADVICE_LAUNCHER, vt_advise_launcher, VT_REMEDY_CHILDREN, VT_SURE_CERTAIN, false },
+	{ VT_ADVICE_GROWTH, vt_advise_growth, VT_REMEDY_STOP_GROWTH, VT_SURE_LIKELY, true },
+	{ VT_ADVICE_HOST_LIMIT, vt_advise_host_limit, VT_REMEDY_LESS_HOST_MEMORY, VT_SURE_CERTAIN, true },
+	{ VT_ADVICE_SHM_FULL, vt_advise_shm_full, VT_REMEDY_LARGER_SHM, VT_SURE_CERTAIN, true },
+	{ VT_ADVICE_ADDRESS_LIMIT, vt_advise_address_limit, VT_REMEDY_NO_ADDRESS_LIMIT, VT_SURE_LIKELY, true },
+	{ VT_ADVICE_PINNED, vt_advise_pinned, VT_REMEDY_LESS_PINNED, VT_SURE_LIKELY, false },
 	{ VT_ADVICE_TOO_LARGE, vt_advise_too_large, VT_REMEDY_SMALLER_REQUEST, VT_SURE_CERTAIN, true },
 	{ VT_ADVICE_LIMITED, vt_advise_limited, VT_REMEDY_RAISE_LIMIT, VT_SURE_LIKELY, true },
 	{ VT_ADVICE_OTHERS, vt_advise_others, VT_REMEDY_OTHER_PROCESS, VT_SURE_LIKELY, true },

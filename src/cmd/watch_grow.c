@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "advise/advise.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
@@ -911,6 +912,19 @@ static bool fill_growth(struct grow *g)
 	       vt_grown_take(&g->model, &g->owners);
 }
 
+/* Of the last look, and of what grew in all of them. */
+static struct vt_error *print_advice(const struct grow *g)
+{
+	struct vt_line line;
+
+	if (!text_is_shown(g))
+		return NULL;
+	vt_line_init(&line, stdout, &g->options->output.writer);
+	line.top = false;
+	vt_text_advice(&line, &g->model);
+	return vt_line_finish(&line);
+}
+
 static struct vt_error *finish(struct grow *g, size_t *n_growing)
 {
 	if (!g->looks)
@@ -918,8 +932,9 @@ static struct vt_error *finish(struct grow *g, size_t *n_growing)
 				       (int)g->options->pid,
 				       g->why[0] ? g->why : "interrupted before the first look");
 	VT_TRY(summarise(g, n_growing));
-	if (!fill_growth(g))
+	if (!fill_growth(g) || !vt_advise(&g->model))
 		return &vt_enomem;
+	VT_TRY(print_advice(g));
 	return g->options->then ? vt_output_file(&g->options->output, vt_write_report_json,
 						 &g->model, g->options->then) :
 				  NULL;

@@ -106,6 +106,7 @@ static struct vt_error *collect_target(struct vt_collect *c, const struct vt_sub
 		VT_TRY(vt_target_lock(&c->target,
 				      wants_memory(c) ? LOCK_WAIT_NS : c->options->budget_ns));
 	collect_report(c);
+	vt_collect_around(c);
 	c->target.origin->finish(c);
 	return NULL;
 }

@@ -209,6 +209,9 @@ extern const struct vt_participant vt_stop_owners;   /* collect/owners.c */
 /* collect/where.c: the machine, and its time zone */
 void vt_collect_where(struct vt_model *model, bool live);
 
+/* collect/around.c: its children that use CUDA, and limits of the host's memory */
+void vt_collect_around(struct vt_collect *c);
+
 /* The other stages, each in its own file. They report through diagnostics. */
 void vt_collect_identity(struct vt_collect *c); /* collect/identity.c */
 void vt_collect_environ(struct vt_collect *c);  /* collect/identity.c: of a live process */

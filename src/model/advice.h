@@ -20,6 +20,12 @@
 #define VT_ADVICE_RULES(X)                                                               \
 	X(OTHER, "other") /* another version wrote a rule that is unknown here */        \
 	X(STOPPED, "stopped") \
+	X(LAUNCHER, "launcher") \
+	X(GROWTH, "growth") \
+	X(HOST_LIMIT, "host-limit") \
+	X(SHM_FULL, "shm-full") \
+	X(ADDRESS_LIMIT, "address-limit") \
+	X(PINNED, "pinned") \
 	X(TOO_LARGE, "too-large") \
 	X(LIMITED, "limited") \
 	X(OTHERS, "others") \
@@ -40,6 +46,12 @@
 #define VT_ADVICE_REMEDIES(X)                                                            \
 	X(NONE, "none")                                                                  \
 	X(CONTINUE, "continue") \
+	X(CHILDREN, "children") \
+	X(STOP_GROWTH, "stop-growth") \
+	X(LESS_HOST_MEMORY, "less-host-memory") \
+	X(LARGER_SHM, "larger-shm") \
+	X(NO_ADDRESS_LIMIT, "no-address-limit") \
+	X(LESS_PINNED, "less-pinned") \
 	X(SMALLER_REQUEST, "smaller-request") \
 	X(RAISE_LIMIT, "raise-limit") \
 	X(OTHER_PROCESS, "other-process") \
@@ -60,7 +72,11 @@
 #define VT_ADVICE_NEXTS(X)                                                               \
 	X(NONE, "none")                                                                  \
 	X(REMEDY, "remedy") /* of an advice: its code is in remedy */                    \
-	X(RECORD, "record")
+	X(RECORD, "record") \
+	X(ALLOW_RESUME, "allow-resume") \
+	X(TRIAGE, "triage") \
+	X(CUDA_GDB, "cuda-gdb") \
+	X(GROW, "grow")
 /* clang-format on */
 
 #define VT_ADVICE_CODE(name, text) VT_ADVICE_##name,

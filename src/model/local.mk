@@ -4,6 +4,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/account.c src/model/account.h \
 	src/model/advice.c src/model/advice.h \
 	src/model/again.c src/model/again.h \
+	src/model/around.h \
 	src/model/cxxname.c src/model/cxxname.h \
 	src/model/doing.c src/model/doing.h \
 	src/model/doing_json.c src/model/doing_json.h \

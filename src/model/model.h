@@ -19,6 +19,7 @@
 #include "vramtap/torch.h"
 #include "model/advice.h"
 #include "model/again.h"
+#include "model/around.h"
 #include "model/doing.h"
 #include "model/growth.h"
 #include "model/host.h"
@@ -598,6 +599,7 @@ struct vt_model {
 	void (*blocks_release)(struct vt_block_rec *blocks, size_t n);
 	VT_VEC(struct vt_model_group) groups;
 	struct vt_model_pinned pinned;
+	struct vt_model_around around;
 	struct vt_model_host host; /* pinned and shared memory, of all libraries */
 	/* Recorded backtraces; block_traces is NULL when no block has one. */
 	const struct vt_model_frame *trace_frames;

@@ -22,6 +22,32 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 		"a signal has stopped the process",
 		"it does nothing until it is continued",
 	},
+	[VT_ADVICE_LAUNCHER] = {
+		"this process does not use CUDA: {children|process that it started does|processes that it started do}",
+		"pid {pids}",
+	},
+	[VT_ADVICE_GROWTH] = {
+		"[GPU {device}: ]memory grows[: full in about {full_seconds}]",
+		"{grown_bytes}[ in {during_seconds}, {per_hour_bytes} an hour][, most in {label}][; {room_bytes} of room]",
+	},
+	[VT_ADVICE_HOST_LIMIT] = {
+		"the host's memory is at the limit of its cgroup: the kernel will soon end a process",
+		"{used_bytes} of {limit_bytes}[; pinned: {pinned_bytes}][, unused by PyTorch: {pinned_unused_bytes}]"
+		"[; tensors of {workers|worker}: {tensors_bytes}]",
+	},
+	[VT_ADVICE_SHM_FULL] = {
+		"/dev/shm is nearly full: the next batch can end a worker with a bus error",
+		"{shm_used_bytes} of {shm_total_bytes}[; tensors of {workers|worker}: {tensors_bytes}]",
+	},
+	[VT_ADVICE_ADDRESS_LIMIT] = {
+		"a limit of address space (ulimit -v) is nearly reached",
+		"{used_bytes} of {limit_bytes}; CUDA needs addresses for more than it allocates, and fails as if out of memory",
+	},
+	[VT_ADVICE_PINNED] = {
+		"pinned memory is half of the host's or more, and cannot be moved or swapped",
+		"{pinned_bytes} of {limit_bytes}[; {pinned_unused_bytes} unused by PyTorch][; tensors of {workers|worker}: "
+		"{tensors_bytes}]",
+	},
 	[VT_ADVICE_TOO_LARGE] = {
 		"GPU {device}: the request is larger than the whole device",
 		"{needed_bytes} needed; the device has {total_bytes}",
@@ -95,6 +121,27 @@ struct remedy_words {
 static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 	[VT_REMEDY_NONE] = { "", "" },
 	[VT_REMEDY_CONTINUE] = { "{command} lets it go on", "lets it go on" },
+	[VT_REMEDY_CHILDREN] = { "look at those: {command}", "looks at those that use CUDA" },
+	[VT_REMEDY_STOP_GROWTH] = {
+		"let go of what grows[: {label}]",
+		"",
+	},
+	[VT_REMEDY_LESS_HOST_MEMORY] = {
+		"fewer DataLoader workers, a smaller prefetch_factor, less pinned memory, or a higher limit",
+		"",
+	},
+	[VT_REMEDY_LARGER_SHM] = {
+		"make it larger[: {setting} for the container][: {command}], or use fewer workers",
+		"makes /dev/shm larger",
+	},
+	[VT_REMEDY_NO_ADDRESS_LIMIT] = {
+		"at the next start, lift it: {setting}",
+		"at the next start",
+	},
+	[VT_REMEDY_LESS_PINNED] = {
+		"pin less: pin_memory only where batches are copied, and fewer batches ahead",
+		"",
+	},
 	[VT_REMEDY_SMALLER_REQUEST] = {
 		"split the request: it can succeed on no device of this size",
 		"",
@@ -149,6 +196,10 @@ static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 static const char *const nexts[VT_N_ADVICE_NEXTS] = {
 	[VT_NEXT_NONE] = "",
 	[VT_NEXT_RECORD] = "records who allocates from now on",
+	[VT_NEXT_ALLOW_RESUME] = "reads it from inside; it stops again",
+	[VT_NEXT_TRIAGE] = "which rank the others wait for",
+	[VT_NEXT_CUDA_GDB] = "if it stays there: which kernel runs; this stops the process",
+	[VT_NEXT_GROW] = "what grows",
 };
 
 /* ---- a template and the figures of one advice ---- */

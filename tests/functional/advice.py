@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What to do: advice about real PyTorch on a simulated device, and the remedy, which is applied and helps."""
+import contextlib
 import json
 import os
+import resource
+import signal
+import subprocess
+import sys
 
-from harness import SOURCE, Job, check, check_schema, equal, main, report_json, scratch, simulated_python, vramtap
+from harness import Job, check, check_schema, equal, main, proc_state, report_json, scratch, simulated_python, vramtap, wait_until
 from recorder_oom import MIB, TARGET, Watch, catch
 from report_torch import versions
 
@@ -109,6 +114,67 @@ def test_past_error_and_healthy():
         equal(data["next"][0]["command"], f"vramtap watch {job.pid} --on-oom", "next")
         text = vramtap("report", str(job.pid), expect=(0, 1))[1]
         check(f"Next: vramtap watch {job.pid} --on-oom" in text, "the text", text[-1000:])
+
+
+LAUNCHER = """
+import subprocess, sys, time
+children = [subprocess.Popen([*sys.argv[2:], sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+for child in children:
+    child.stdout.readline()
+print("ready", *(child.pid for child in children), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_launcher():
+    """The pid that one finds first is not the one that uses CUDA: the report has those that do."""
+    env = dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512", SIMCUDA_CTX_MB="16")
+    with subprocess.Popen([sys.executable, "-c", LAUNCHER, TARGET, *simulated_python(versions()[0])], env=env, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as launcher:
+        try:
+            pids = [int(pid) for pid in launcher.stdout.readline().split()[1:]]
+            data = report_json(launcher.pid, expect=(0, 1, 2))
+            check_schema(data)
+            advice = advice_of(data, "launcher")
+            equal(advice["evidence"], {"children": 2, "pids": ", ".join(map(str, sorted(pids)))}, "the evidence")
+            equal(data["process"]["cuda_children"], sorted(pids), "children")
+            command = data["next"][0]["command"]
+            equal(command.split(" -o ")[0], f"vramtap triage --children-of {launcher.pid}", "next")
+            vramtap("triage", *command.split(" -o ")[0].split()[2:], "-o", os.path.join(scratch(), "triage"), expect=(0, 1))
+            equal(report_json(pids[0])["process"]["parent"], launcher.pid, "the parent")
+        finally:
+            launcher.communicate(b"\n")
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def test_stopped():
+    """kill -CONT first, --allow-resume then."""
+    with Torch() as job:
+        os.kill(job.pid, signal.SIGSTOP)
+        wait_until(lambda: proc_state(job.pid) == "T", 10, "stopped")
+        data = report_json(job.pid, expect=(0, 1))
+        advice = advice_of(data, "stopped")
+        equal((advice["certainty"], advice["alarm"]), ("certain", True), "how sure")
+        equal([n["command"] for n in data["next"]],
+              [f"kill -CONT {job.pid}", f"vramtap report --allow-resume {job.pid}"], "next")
+        vramtap(*data["next"][1]["command"].split()[1:], expect=(0, 1))
+        equal(proc_state(job.pid), "T", "stopped again")
+        os.kill(job.pid, signal.SIGCONT)
+        equal(report_json(job.pid)["advice"], [], "afterwards")
+
+
+def test_address_limit():
+    """ulimit -v with less than the process needs soon."""
+    with Torch() as job:
+        with open(f"/proc/{job.pid}/status", encoding="utf-8") as file:
+            used = next(int(line.split()[1]) for line in file if line.startswith("VmSize:")) * 1024
+        resource.prlimit(job.pid, resource.RLIMIT_AS, (used + used // 20, resource.RLIM_INFINITY))
+        data = report_json(job.pid, expect=(0, 1))
+        advice = advice_of(data, "address-limit")
+        equal(advice["evidence"]["limit_bytes"], used + used // 20, "the limit")
+        equal(data["next"][0]["setting"], "ulimit -v unlimited", "next")
 
 
 if __name__ == "__main__":

@@ -417,7 +417,17 @@ def test_watch_names_the_place_that_grows():
         check("saw_tooth" not in summary and "anew" not in summary and "1 place grows" in summary, "what does not grow", out)
         check("no thread was stopped" in " ".join(summary.split()) or "were stopped for" in summary, "what it cost", out)
         with open(then, encoding="ascii") as file:
-            check_schema(json.load(file))
+            saved = json.load(file)
+        check_schema(saved)
+        advice = next(a for a in saved["advice"] if a["rule"] == "growth")
+        evidence, grown = advice["evidence"], saved["growth"]
+        check(advice["alarm"] and "memory grows" in out, "the advice", advice, out)
+        seconds = int(grown["seconds"])
+        equal(evidence["during_seconds"], seconds, "seconds")
+        if "full_seconds" in evidence:
+            rate = evidence["grown_bytes"] / grown["seconds"]
+            check(abs(evidence["full_seconds"] - evidence["room_bytes"] / rate) <= 2, "when it is full", advice)
+            check("full in about" in out, "the text", out)
         data = diff_json(before, then, expect=(COMPLETE, PARTIAL))
         check(by_function(data)["leak"]["change_blocks"] > 0, "the report of --then", data["sites"])
         equal(data["owners_compared"], "compared", "owners of --then")

@@ -28,7 +28,7 @@ src/walk/libpools:  base target walk/heap walk/native walk/python walk/pyheap
 src/walk/torch:     base target walk/native walk/python
 src/walk/recorder:  base target walk/python
 src/model:          base json
-src/advise:         model
+src/advise:         base model
 src/explain:        base target model walk/native walk/python
 src/owners:         base model walk/heap walk/pyheap walk/python walk/tensors walk/arrays
 src/collect:        base advise owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools model explain usage
@@ -44,7 +44,7 @@ src/job/text:       base model report report/text job
 src/record:         base target inject inject/recorder walk/torch walk/recorder collect model report
 src/triage:         base target walk/native report collect job job/ras job/json
 src/gdb:            base model report/text collect
-src/cmd:            base json target inject/recorder walk/torch model collect report report/text report/json report/diff
+src/cmd:            base advise json target inject/recorder walk/torch model collect report report/text report/json report/diff
                     job/rules job/json job/text record triage gdb
 '
 

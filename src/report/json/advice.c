@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/advice.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "report/advice_words.h"
@@ -78,6 +79,32 @@ void vt_json_advice(struct vt_json *json, const struct vt_model *model)
 	for (size_t i = 0; i < model->advice.next.n; i++)
 		put_next(json, &model->advice.next.data[i]);
 	vt_json_end_array(json);
+}
+
+static void put_limit(struct vt_json *json, const char *key, bool known, uint64_t limit,
+		      uint64_t used)
+{
+	if (!known) {
+		vt_json_null(json, key);
+		return;
+	}
+	vt_json_object_line(json, key);
+	vt_json_uint(json, "limit_bytes", limit);
+	vt_json_uint(json, "used_bytes", used);
+	vt_json_end_object(json);
+}
+
+void vt_json_around(struct vt_json *json, const struct vt_model_around *around)
+{
+	vt_json_known(json, "parent", around->parent > 0 ? around->parent : -1);
+	vt_json_array_line(json, "cuda_children");
+	for (size_t i = 0; i < around->n_children && i < VT_AROUND_MAX_CHILDREN; i++)
+		vt_json_int(json, NULL, around->children[i]);
+	vt_json_end_array(json);
+	put_limit(json, "memory_limit", around->memory_known, around->memory_limit_bytes,
+		  around->memory_used_bytes);
+	put_limit(json, "address_limit", around->address_limited, around->address_limit_bytes,
+		  around->address_used_bytes);
 }
 
 /* ---- reading ---- */
@@ -172,4 +199,31 @@ void vt_json_in_advice(struct vt_json_in *in, json_t *root, struct vt_model_advi
 		load_advice(in, vt_json_in_element(in, items, i, "advice"), advice);
 	for (size_t i = 0; i < json_array_size(next) && !in->nomem; i++)
 		load_next(in, vt_json_in_element(in, next, i, "next"), advice);
+}
+
+static bool load_limit(struct vt_json_in *in, json_t *from, const char *key, uint64_t *limit,
+		       uint64_t *used)
+{
+	json_t *object = vt_json_in_object(in, from, key);
+
+	if (!object)
+		return false;
+	*limit = vt_json_in_need_uint(in, object, "limit_bytes");
+	*used = vt_json_in_need_uint(in, object, "used_bytes");
+	return true;
+}
+
+void vt_json_in_around(struct vt_json_in *in, json_t *process, struct vt_model_around *around)
+{
+	json_t *children = vt_json_in_array(in, process, "cuda_children");
+
+	vt_json_in_int(in, process, "parent", 0, INT_MAX, &around->parent);
+	for (size_t i = 0; i < json_array_size(children) && i < VT_AROUND_MAX_CHILDREN; i++)
+		around->children[around->n_children++] =
+			(pid_t)vt_json_in_index(in, children, i, INT_MAX, "cuda_children");
+	around->memory_known = load_limit(in, process, "memory_limit", &around->memory_limit_bytes,
+					  &around->memory_used_bytes);
+	around->address_limited = load_limit(in, process, "address_limit",
+					     &around->address_limit_bytes,
+					     &around->address_used_bytes);
 }

@@ -9,7 +9,12 @@
 /* The members "advice" and "next": what to do. */
 void vt_json_advice(struct vt_json *json, const struct vt_model *model);
 
+/* Members of "process": its parent, its children that use CUDA, limits of its host memory. */
+void vt_json_around(struct vt_json *json, const struct vt_model_around *around);
+
 /* Reads them again: not all that they follow from is in a file. */
 void vt_json_in_advice(struct vt_json_in *in, json_t *root, struct vt_model_advices *advice);
+
+void vt_json_in_around(struct vt_json_in *in, json_t *process, struct vt_model_around *around);
 
 #endif

@@ -49,7 +49,8 @@ static void put_state(struct vt_json *json, const char *key, char state)
 
 /* ---- the head ---- */
 
-static void write_process(struct vt_json *json, const struct vt_model_process *p)
+static void write_process(struct vt_json *json, const struct vt_model_process *p,
+			  const struct vt_model_around *around)
 {
 	vt_json_object(json, "process");
 	vt_json_int(json, "pid", p->pid);
@@ -77,6 +78,7 @@ static void write_process(struct vt_json *json, const struct vt_model_process *p
 	vt_json_known(json, "local_rank", p->local_rank);
 	vt_json_known(json, "world_size", p->world_size);
 	vt_json_bool(json, "uses_cuda", p->uses_cuda);
+	vt_json_around(json, around);
 	vt_json_end_object(json);
 }
 
@@ -845,7 +847,7 @@ static void write_summary(struct vt_json *json, const struct vt_model *model)
 	write_diags(json, model);
 	write_core(json, &model->core);
 	vt_json_text(json, "held_by", model->held_by);
-	write_process(json, &model->process);
+	write_process(json, &model->process, &model->around);
 	write_versions(json, &model->versions);
 	write_timing(json, &model->timing);
 }

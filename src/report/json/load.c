@@ -102,6 +102,7 @@ static void load_process(struct load *l, json_t *root)
 	vt_json_in_int(&l->in, from, "rank", 0, INT_MAX, &p->rank);
 	vt_json_in_int(&l->in, from, "local_rank", 0, INT_MAX, &p->local_rank);
 	vt_json_in_int(&l->in, from, "world_size", 0, INT_MAX, &p->world_size);
+	vt_json_in_around(&l->in, from, &l->model->around);
 	l->model->core.path = vt_json_in_text(&l->in, core, "path");
 	l->model->held_by = vt_json_in_text(&l->in, root, "held_by");
 }

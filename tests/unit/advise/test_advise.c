@@ -168,10 +168,11 @@ static void end(void)
 
 static void test_table(void **state)
 {
-	const char *last;
+	const char *last, *next;
 
 	(void)state;
 	read_table();
+	next = strstr(table, "\n## Next");
 	last = table;
 	for (size_t i = 0; i < vt_advise_n_rules; i++) {
 		const struct vt_advise_rule *rule = &vt_advise_rules[i];
@@ -191,7 +192,8 @@ static void test_table(void **state)
 				 vt_advice_remedy_name(rule->remedy));
 	}
 	/* every rule has a row in the source, and every row there is a rule */
-	for (const char *at = table; (at = strstr(at, "\n| `")); at++) {
+	assert_non_null(next);
+	for (const char *at = table; (at = strstr(at, "\n| `")) && at < next; at++) {
 		bool known = false;
 
 		for (size_t i = 0; i < vt_advise_n_rules; i++) {
@@ -204,6 +206,12 @@ static void test_table(void **state)
 			fail_msg("doc/advice.md has a rule that is none: %.40s", at + 1);
 	}
 	assert_int_equal(vt_advise_n_rules, VT_N_ADVICE_RULES - 1);
+	for (unsigned int i = VT_NEXT_REMEDY + 1; i < VT_N_ADVICE_NEXTS; i++) {
+		size_t n;
+
+		if (row_of(vt_advice_next_name(i), &n) < next)
+			fail_msg("doc/advice.md: %s does not come next", vt_advice_next_name(i));
+	}
 	free(table);
 }
 
@@ -261,6 +269,166 @@ static void test_stopped(void **state)
 	advise();
 	assert_null(find(VT_ADVICE_STOPPED));
 	assert_int_equal(model.advice.next.n, 0);
+	end();
+}
+
+static void test_launcher(void **state)
+{
+	(void)state;
+	begin();
+	model.around.n_children = 2;
+	model.around.children[0] = 31;
+	model.around.children[1] = 32;
+	advise();
+	check_text(need(VT_ADVICE_LAUNCHER), "pids", "31, 32");
+	check_words(vt_advice_verdict, need(VT_ADVICE_LAUNCHER),
+		    "this process does not use CUDA: 2 processes that it started do");
+	check_next(0, "vramtap triage --children-of 4711 -o triage-4711");
+	end();
+	begin();
+	model.around.n_children = 1;
+	model.around.children[0] = 31;
+	advise();
+	check_next(0, "vramtap report 31");
+	end();
+}
+
+static void test_waits(void **state)
+{
+	struct vt_model_thread *t;
+
+	(void)state;
+	for (int core = 0; core < 2; core++) {
+		begin();
+		model.process.world_size = 4;
+		model.around.parent = 4000;
+		model.core.path = core ? "core" : NULL;
+		t = report_add_thread(&model, 4711, "python3");
+		t->verdict.code = VT_VERDICT_IN_FUNCTION;
+		t->verdict.function = "cudaDeviceSynchronize";
+		advise();
+		assert_int_equal(model.advice.items.n, 0);
+		if (core) {
+			assert_int_equal(model.advice.next.n, 0);
+		} else {
+			check_next(0, "vramtap triage --children-of 4000 -o triage-4000");
+			check_next(1, "cuda-gdb -p 4711 -batch -ex 'info cuda kernels'");
+		}
+		end();
+	}
+	begin();
+	t = report_add_thread(&model, 4711, "python3");
+	t->verdict.code = VT_VERDICT_IN_FUNCTION;
+	t->verdict.function = "cudaLaunchKernel";
+	advise();
+	assert_int_equal(model.advice.next.n, 0);
+	end();
+}
+
+/* ---- the host ---- */
+
+static void test_host(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	for (int full = 0; full < 2; full++) {
+		begin();
+		model.around.memory_known = true;
+		model.around.memory_limit_bytes = 10 * GIB;
+		model.around.memory_used_bytes = full ? 9900 * MIB : 9 * GIB;
+		model.around.machine_bytes = 64 * GIB;
+		model.host.shm_known = true;
+		model.host.shm_total_bytes = 64 * MIB;
+		model.host.shm_used_bytes = full ? 60 * MIB : 32 * MIB;
+		model.host.shared_known = true;
+		model.host.shared_bytes[VT_SHARED_TORCH] = 55 * MIB;
+		model.host.shared_processes = 4;
+		model.around.address_limited = true;
+		model.around.address_limit_bytes = 100 * GIB;
+		model.around.address_used_bytes = full ? 95 * GIB : 50 * GIB;
+		model.process.container = "a1b2";
+		advise();
+		if (!full) {
+			assert_int_equal(model.advice.items.n, 0);
+			end();
+			continue;
+		}
+		assert_int_equal(number(need(VT_ADVICE_HOST_LIMIT), "limit_bytes"), 10 * GIB);
+		advice = need(VT_ADVICE_SHM_FULL);
+		check_words(vt_advice_evidence, advice,
+			    "60.0 MiB of 64.0 MiB; tensors of 4 workers: 55.0 MiB");
+		assert_string_equal(advice->setting, "--shm-size=1g");
+		assert_string_equal(need(VT_ADVICE_ADDRESS_LIMIT)->setting, "ulimit -v unlimited");
+		end();
+	}
+}
+
+static void test_pinned(void **state)
+{
+	(void)state;
+	for (int much = 0; much < 2; much++) {
+		begin();
+		report_add_pinned(&model); /* 6 GiB */
+		model.around.machine_bytes = much ? 10 * GIB : 64 * GIB;
+		advise();
+		if (much)
+			assert_int_equal(number(need(VT_ADVICE_PINNED), "limit_bytes"), 10 * GIB);
+		else
+			assert_null(find(VT_ADVICE_PINNED));
+		end();
+	}
+}
+
+/* ---- growth ---- */
+
+static void add_grown(enum vt_grown_by by, const char *label, int64_t bytes)
+{
+	struct vt_model_grown *item = vt_vec_append(&model.growth.items);
+
+	*item = (struct vt_model_grown){
+		.by = by, .label = label, .device = -1, .grown_bytes = bytes
+	};
+	model.growth.known = true;
+	model.growth.looks = 10;
+	model.growth.seconds = 60;
+}
+
+static void test_growth(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	report_add_device(&model, 0, 2 * GIB, 4 * GIB);
+	report_add_allocator(&model, 0);
+	report_add_segment(&model, 0, 0, 0);
+	report_add_block(&model, VT_BLOCK_ALLOCATED, 1 * GIB, 1 * GIB);
+	report_add_block(&model, VT_BLOCK_CACHED, 512 * MIB, 0);
+	add_grown(VT_GROWN_SITE, "step train.py:9", 60 * (int64_t)MIB);
+	add_grown(VT_GROWN_OWNER, "losses", 60 * (int64_t)MIB);
+	advise();
+	advice = need(VT_ADVICE_GROWTH);
+	check_text(advice, "label", "losses");
+	/* 2560 MiB of room at 1 MiB a second */
+	assert_int_equal(number(advice, "room_bytes"), 2560 * MIB);
+	assert_int_equal(number(advice, "full_seconds"), 2560);
+	assert_int_equal(number(advice, "per_hour_bytes"), 3600 * MIB);
+	check_words(vt_advice_verdict, advice, "GPU 0: memory grows: full in about 42 min");
+	end();
+
+	/* what falls, and a rate of no time */
+	begin();
+	add_grown(VT_GROWN_SITE, "step train.py:9", -60 * (int64_t)MIB);
+	advise();
+	assert_null(find(VT_ADVICE_GROWTH));
+	end();
+	begin();
+	add_grown(VT_GROWN_SITE, "step train.py:9", 60 * (int64_t)MIB);
+	model.growth.seconds = 0;
+	advise();
+	assert_false(has(need(VT_ADVICE_GROWTH), "full_seconds"));
+	check_words(vt_advice_verdict, need(VT_ADVICE_GROWTH), "memory grows");
 	end();
 }
 
@@ -786,14 +954,27 @@ static void test_saved(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table),           cmocka_unit_test(test_words),
-		cmocka_unit_test(test_stopped),         cmocka_unit_test(test_fragmented),
-		cmocka_unit_test(test_expandable),      cmocka_unit_test(test_max_split_size),
-		cmocka_unit_test(test_elsewhere),       cmocka_unit_test(test_limited),
-		cmocka_unit_test(test_others),          cmocka_unit_test(test_cache_kept),
-		cmocka_unit_test(test_cache_in_pieces), cmocka_unit_test(test_past_oom),
-		cmocka_unit_test(test_awaiting),        cmocka_unit_test(test_mig),
-		cmocka_unit_test(test_library),         cmocka_unit_test(test_healthy),
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_launcher),
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_host),
+		cmocka_unit_test(test_pinned),
+		cmocka_unit_test(test_growth),
+		cmocka_unit_test(test_fragmented),
+		cmocka_unit_test(test_expandable),
+		cmocka_unit_test(test_max_split_size),
+		cmocka_unit_test(test_elsewhere),
+		cmocka_unit_test(test_limited),
+		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_cache_kept),
+		cmocka_unit_test(test_cache_in_pieces),
+		cmocka_unit_test(test_past_oom),
+		cmocka_unit_test(test_awaiting),
+		cmocka_unit_test(test_mig),
+		cmocka_unit_test(test_library),
+		cmocka_unit_test(test_healthy),
 		cmocka_unit_test(test_saved),
 	};
 
