@@ -26,7 +26,7 @@ int cuMemCreate(void **h, size_t n, const void *prop, unsigned long long f), cuM
 int cuMemMap(uint64_t p, size_t n, size_t off, void *h, unsigned long long f);
 int cuMemUnmap(uint64_t p, size_t n), cuMemAddressFree(uint64_t p, size_t n);
 int cuStreamBeginCapture_v2(void *s, int mode), cuStreamEndCapture(void *s, void **g),
-	cuEventQuery(void *e);
+	cuEventQuery(void *e), cuCtxRecordEvent(void *c, void *e);
 int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuMemAllocAsync(uint64_t *p, size_t n, void *s), cuMemFreeAsync(uint64_t p, void *s);
 int cuPointerGetAttribute(void *v, int attr, uint64_t p),
@@ -242,7 +242,7 @@ static int query_on_a_thread(void *(*query)(void *), void *event)
 /* The same as on a real driver (580.159.04). */
 static void check_capture(void)
 {
-	void *stream = NULL, *event = NULL, *graph;
+	void *stream = NULL, *event = NULL, *context = NULL, *graph;
 	const struct {
 		int mode; /* of the capture: global, of its thread, relaxed */
 		void *(*query)(void *);
@@ -263,6 +263,10 @@ static void check_capture(void)
 		      !graph == !!cases[i].end);
 	}
 	CHECK(cuStreamBeginCapture_v2(stream, 1) == 0 && cuEventQuery(event) == 900);
+	CHECK(cuStreamEndCapture(stream, &graph) == 901);
+	/* An event of the whole context ends every capture in it, also relaxed ones. */
+	CHECK(cuCtxGetCurrent(&context) == 0 && cuCtxRecordEvent(context, event) == 0);
+	CHECK(cuStreamBeginCapture_v2(stream, 2) == 0 && cuCtxRecordEvent(context, event) == 900);
 	CHECK(cuStreamEndCapture(stream, &graph) == 901);
 }
 
@@ -299,7 +303,7 @@ static double cpu_seconds(void)
 static void check_hang(void)
 {
 	struct stuck s[2] = { { cudaDeviceSynchronize, 0 }, { free_victim, 0 } };
-	void *before = NULL, *after = NULL, *p = NULL;
+	void *before = NULL, *after = NULL, *p = NULL, *context = NULL, *whole = NULL;
 	pthread_t t[2];
 	double cpu;
 
@@ -317,12 +321,14 @@ static void check_hang(void)
 	CHECK(cpu_seconds() - cpu < 0.05); /* they sleep */
 	CHECK(!s[0].done && !s[1].done);
 	CHECK(cudaEventQuery(before) == 0 && cudaEventQuery(after) == 600);
+	CHECK(cuCtxGetCurrent(&context) == 0 && cudaEventCreate(&whole) == 0);
+	CHECK(cuCtxRecordEvent(context, whole) == 0 && cudaEventQuery(whole) == 600);
 	CHECK(free_now() > 0);
 	CHECK(cudaMalloc(&p, MIB) == 0);
 	simcuda_set_hang(0);
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
-	CHECK(cudaEventQuery(after) == 0);
+	CHECK(cudaEventQuery(after) == 0 && cudaEventQuery(whole) == 0);
 	CHECK(cudaFree(p) == 0);
 }
 

@@ -152,6 +152,13 @@ int sim_capture_end(struct sim_stream *stream, struct sim_graph **graph)
 	return 901;
 }
 
+void sim_capture_spoil(struct sim_graph *graph)
+{
+	pthread_mutex_lock(&lock);
+	graph->is_spoilt = 1;
+	pthread_mutex_unlock(&lock);
+}
+
 void sim_capture_node(struct sim_stream *stream)
 {
 	__atomic_add_fetch(&sim_stream_capture(stream)->graph->nodes, 1, __ATOMIC_RELAXED);

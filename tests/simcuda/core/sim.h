@@ -254,6 +254,7 @@ int sim_stream_wait_event(struct sim_stream *stream, struct sim_event *event);
 int sim_event_create(unsigned flags, int device, struct sim_event **event);
 int sim_event_destroy(struct sim_event *event);
 int sim_event_record(struct sim_event *event, struct sim_stream *stream);
+int sim_event_record_device(struct sim_event *event, int device);
 int sim_event_query(struct sim_event *event);
 int sim_event_wait(struct sim_event *event);
 int sim_event_elapsed(struct sim_event *start, struct sim_event *end, float *ms);
@@ -270,6 +271,7 @@ void sim_streams_leave_capture(const struct sim_graph *graph); /* all of its str
 int sim_capture_begin(struct sim_stream *stream, struct sim_graph *graph, int mode);
 int sim_capture_end(struct sim_stream *stream, struct sim_graph **graph);
 void sim_capture_node(struct sim_stream *stream);
+void sim_capture_spoil(struct sim_graph *graph);
 void sim_capture_exchange_mode(int *mode); /* this thread's */
 /*
  * At the entry of what is "potentially unsafe": 900 where it is forbidden to this thread, and then

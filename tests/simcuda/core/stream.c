@@ -46,6 +46,8 @@ struct sim_event {
 	int recorded;
 	uint64_t at_ns;
 	struct point point;
+	struct point *all; /* of a context: one of each stream; NULL: of the one stream */
+	size_t n;
 };
 
 #define STREAM_MAGIC 0x4d525453
@@ -342,7 +344,52 @@ int sim_event_destroy(struct sim_event *event)
 	if (!event || event->magic != EVENT_MAGIC)
 		return SIM_EBADHANDLE;
 	event->magic = DEAD;
+	free(event->all);
 	free(event);
+	return SIM_OK;
+}
+
+static void forget_all(struct sim_event *event)
+{
+	free(event->all);
+	event->all = NULL;
+	event->n = 0;
+}
+
+/* Everything that the device was given. What is being captured is spoilt, in whatever mode. */
+int sim_event_record_device(struct sim_event *event, int device)
+{
+	struct sim_stream *s, *first;
+	struct point *all;
+	size_t n = 0;
+	int err = SIM_OK;
+
+	if (!event || event->magic != EVENT_MAGIC)
+		return SIM_EBADHANDLE;
+	default_stream(device);
+	pthread_mutex_lock(&lock);
+	first = streams[device];
+	pthread_mutex_unlock(&lock);
+	for (s = first; s; s = s->next) { /* the list only grows, at its head */
+		if (s->capture.graph) {
+			sim_capture_spoil(s->capture.graph);
+			err = 900; /* STREAM_CAPTURE_UNSUPPORTED */
+		}
+		n++;
+	}
+	if (err)
+		return err;
+	all = calloc(n, sizeof(*all));
+	if (!all)
+		return SIM_ENOMEM;
+	n = 0;
+	for (s = first; s; s = s->next)
+		all[n++] = point_now(s);
+	forget_all(event);
+	event->all = all;
+	event->n = n;
+	event->recorded = 1;
+	event->at_ns = sim_now_ns();
 	return SIM_OK;
 }
 
@@ -350,6 +397,7 @@ int sim_event_record(struct sim_event *event, struct sim_stream *stream)
 {
 	if (!event || event->magic != EVENT_MAGIC)
 		return SIM_EBADHANDLE;
+	forget_all(event);
 	event->point = point_now(stream);
 	event->recorded = 1;
 	event->at_ns = sim_now_ns();
@@ -362,7 +410,11 @@ int sim_event_query(struct sim_event *event)
 
 	if (!event || event->magic != EVENT_MAGIC)
 		return SIM_EBADHANDLE;
-	return event->recorded && point_busy(&event->point, &until) ? SIM_ENOTREADY : SIM_OK;
+	for (size_t i = 0; i < event->n; i++)
+		if (point_busy(&event->all[i], &until))
+			return SIM_ENOTREADY;
+	return event->recorded && !event->n && point_busy(&event->point, &until) ? SIM_ENOTREADY :
+										   SIM_OK;
 }
 
 int sim_event_wait(struct sim_event *event)

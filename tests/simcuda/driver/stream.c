@@ -115,6 +115,15 @@ DRV(cuEventRecord, struct sim_event *event, void *stream)
 	return sim_event_record(event, s);
 }
 
+/* Contexts of one device share their streams here. */
+DRV(cuCtxRecordEvent, struct sim_ctx *context, struct sim_event *event)
+{
+	DRV_ENTER();
+	if (!sim_ctx_valid(context))
+		return SIM_EBADCTX;
+	return sim_event_record_device(event, sim_ctx_device(context));
+}
+
 DRV(cuEventQuery, struct sim_event *event)
 {
 	int err;
