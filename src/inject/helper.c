@@ -53,6 +53,12 @@ static const struct {
 	{ 100 * VT_NS_PER_MS, 3, VT_EXPOSURE_LAST_RESORT },
 };
 
+/*
+ * The stack of the helper's thread: room for the driver's calls and the target's static TLS. The
+ * target's default may be GiBs.
+ */
+#define STACK_SIZE UINT64_C(0x80000)
+
 #define MAX_CANDIDATES 4
 #define MAX_GROWS 4
 
@@ -140,6 +146,7 @@ static struct vt_error *plan_control(struct injection *in)
 	control->pthread_attr_setstacksize = in->symbols.pthread_attr_setstacksize;
 	control->errno_location = in->symbols.errno_location;
 	control->thread = in->plan.stub + VT_STUB_THREAD;
+	control->stack_size = in->options->stack_bytes ? in->options->stack_bytes : STACK_SIZE;
 	control->stop_again = in->continued;
 	snprintf(control->file_name, sizeof(control->file_name), VT_HELPER_FILE_NAME "-%.16s",
 		 in->image.build_id);
@@ -479,6 +486,16 @@ struct vt_error *vt_helper_grow(struct vt_helper *helper, uint64_t size)
 	return NULL;
 }
 
+static struct vt_error *await_answer(struct vt_helper *helper, uint64_t deadline_ns)
+{
+	if (wait_for_answer(helper, deadline_ns))
+		return NULL;
+	if (is_gone(helper))
+		return vt_error_create(VT_ERR_GONE, "process %d ended", (int)helper->pid);
+	return vt_error_create(VT_ERR_TIMEOUT, "the helper in process %d did not answer in time",
+			       (int)helper->pid);
+}
+
 static struct vt_error *call_once(struct vt_helper *helper, enum vt_helper_op op,
 				  uint64_t deadline_ns)
 {
@@ -488,12 +505,7 @@ static struct vt_error *call_once(struct vt_helper *helper, enum vt_helper_op op
 		return vt_error_create(VT_ERR_BUSY,
 				       "the helper has not answered the previous request");
 	send_request(helper, op);
-	if (wait_for_answer(helper, deadline_ns))
-		return NULL;
-	if (is_gone(helper))
-		return vt_error_create(VT_ERR_GONE, "process %d ended", (int)helper->pid);
-	return vt_error_create(VT_ERR_TIMEOUT, "the helper in process %d did not answer in time",
-			       (int)helper->pid);
+	return await_answer(helper, deadline_ns);
 }
 
 struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op,
@@ -510,6 +522,12 @@ struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op,
 		VT_TRY(vt_helper_grow(helper, VT_HELPER_ROOM_OFFSET + room + room / 4));
 		VT_TRY(call_once(helper, op, deadline_ns));
 	}
+	return answer_error(helper);
+}
+
+struct vt_error *vt_helper_await(struct vt_helper *helper, uint64_t deadline_ns)
+{
+	VT_TRY(await_answer(helper, deadline_ns));
 	return answer_error(helper);
 }
 

@@ -24,6 +24,7 @@ struct vt_inject_options {
 	pid_t only_tid; /* if not 0: no thread but this one may be borrowed */
 	/* the recorder is to be loaded: a seccomp filter must allow that, too */
 	bool loads;
+	uint64_t stack_bytes; /* of the helper's thread; 0: what its own calls need */
 };
 
 struct vt_inject_timing {
@@ -80,6 +81,9 @@ const void *vt_helper_room(struct vt_helper *helper, uint64_t offset, uint64_t n
  */
 struct vt_error *vt_helper_call(struct vt_helper *helper, enum vt_helper_op op,
 				uint64_t deadline_ns);
+
+/* Goes on waiting for the answer to a request whose deadline has passed. */
+struct vt_error *vt_helper_await(struct vt_helper *helper, uint64_t deadline_ns);
 
 /* Makes the file at least size bytes and maps it anew. */
 struct vt_error *vt_helper_grow(struct vt_helper *helper, uint64_t size);

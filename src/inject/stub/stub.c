@@ -20,11 +20,6 @@
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_S UINT64_C(1000000000)
 
-/*
- * Stack of the helper's thread. It has room for the driver's calls and the target's static TLS; the
- * default may be GiBs.
- */
-#define STACK_SIZE 0x80000
 #define DETACHED 1 /* PTHREAD_CREATE_DETACHED */
 #define EINVAL_ 22
 
@@ -82,7 +77,7 @@ int vt_stub_main(struct vt_stub_block *block, struct vt_stub_control *control)
 	int *(*errno_location)(void) = (void *)control->errno_location;
 	int *errno_p = errno_location();
 	int saved_errno = *errno_p;
-	int ret = create_thread(control, STACK_SIZE);
+	int ret = create_thread(control, control->stack_size);
 
 	/* The target's static TLS does not fit. */
 	if (ret == EINVAL_)

@@ -96,7 +96,8 @@ struct vt_stub_control {
 	uint64_t pthread_attr_setdetachstate;
 	uint64_t pthread_attr_setstacksize;
 	uint64_t errno_location;
-	uint64_t thread; /* VT_STUB_THREAD of the stub */
+	uint64_t thread;     /* VT_STUB_THREAD of the stub */
+	uint64_t stack_size; /* of the helper's thread */
 	/* of the library: uint32_t (struct vt_helper_shared *, uint64_t mapped_size) */
 	uint64_t entry;
 	uint64_t stop_again; /* the process was stopped, and is stopped again if the tool dies */
