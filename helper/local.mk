@@ -20,6 +20,7 @@ helper_sources = \
 	helper/ranges_keep.c \
 	helper/ranges_walk.c \
 	helper/ranges_what.c \
+	helper/relieve.c \
 	helper/torch.c \
 	helper/why.c \
 	src/walk/torch/read.c \
@@ -40,6 +41,7 @@ helper_headers = \
 	include/vramtap/mem.h \
 	include/vramtap/ranges.h \
 	include/vramtap/recorder.h \
+	include/vramtap/relieve.h \
 	include/vramtap/torch.h \
 	src/walk/torch/torch.h \
 	src/walk/torch/abi.h \

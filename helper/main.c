@@ -92,6 +92,12 @@ static uint32_t op_limits(struct vt_helper_shared *shared, uint64_t mapped)
 	return vt_helper_op_limits(shared);
 }
 
+static uint32_t op_relieve(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	(void)mapped;
+	return vt_helper_op_relieve(shared);
+}
+
 static uint32_t op_load_recorder(struct vt_helper_shared *shared, uint64_t mapped)
 {
 	vt_helper_spare_captures(shared); /* libraries' constructors run */
@@ -120,6 +126,7 @@ static helper_op *const *find_op(uint32_t op)
 		[VT_OP_CALL_RECORDER] = op_call_recorder,
 		[VT_OP_RANGES] = op_ranges,
 		[VT_OP_LIMITS] = op_limits,
+		[VT_OP_RELIEVE] = op_relieve,
 	};
 
 	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;

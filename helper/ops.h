@@ -78,6 +78,12 @@ uint32_t vt_helper_op_ask_jax(struct vt_helper_shared *shared, void *room, uint6
 uint32_t vt_helper_op_ask_owners(struct vt_helper_shared *shared, void *room, uint64_t room_size);
 
 /*
+ * Gives memory back with the target's own function. Fills shared->relieve. Refuses unless it is
+ * sure that nothing waits for ever, and only then calls: the call cannot be called back.
+ */
+uint32_t vt_helper_op_relieve(struct vt_helper_shared *shared);
+
+/*
  * Makes the target load the recorder, whose bytes are in the room. Waits for the lock of the loader
  * as long as another thread has it, even for ever. The loaded recorder stays, and does nothing by
  * itself.

@@ -17,10 +17,11 @@
 
 #include "vramtap/recorder.h"
 #include "vramtap/ranges.h"
+#include "vramtap/relieve.h"
 #include "vramtap/torch.h"
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
-#define VT_HELPER_ABI 8
+#define VT_HELPER_ABI 9
 /* of the memory file the library is loaded from, + "-" + build id */
 #define VT_HELPER_FILE_NAME "vramtap-helper"
 
@@ -40,6 +41,7 @@ enum vt_helper_op {
 	VT_OP_RANGES = 10,  /* every allocation that the driver knows of */
 	VT_OP_ASK_JAX = 11, /* the memory profile of JAX, through the interpreter */
 	VT_OP_LIMITS = 12,  /* limits of the contexts; it can wait for other threads */
+	VT_OP_RELIEVE = 13, /* gives memory back; only ever by vramtap relieve */
 };
 
 enum vt_helper_status {
@@ -80,6 +82,10 @@ struct vt_helper_imports {
 	uint64_t cuDeviceGetGraphMemAttribute; /* CUDA 11.4 on */
 	uint64_t cuDeviceGetAttribute;
 	uint64_t cuCtxGetLimit;
+	uint64_t cuCtxRecordEvent; /* CUDA 12.5 on */
+	uint64_t cuEventCreate;
+	uint64_t cuEventQuery;
+	uint64_t cuEventDestroy;
 	/* runtime */
 	uint64_t cudaMemGetInfo;
 	uint64_t cudaRuntimeGetVersion;
@@ -504,6 +510,34 @@ struct vt_recorder_answer {
 	uint32_t pad;
 };
 
+struct vt_relieve_args {
+	struct vt_ask_python_args python;
+	uint32_t what;    /* enum vt_relief */
+	uint32_t dry_run; /* all but the call */
+	/* enum vt_relief_word: who exchanges VT_RELIEF_OPEN decides whether it is called */
+	uint32_t word;
+	uint32_t pad;
+	uint64_t gpu_wait_ns;     /* for the GPUs' work, holding nothing */
+	uint64_t gpu_wait_gil_ns; /* again, with the GIL: until they are idle */
+	uint64_t lock_wait_ns;
+	int32_t n_devices;             /* of PyTorch's allocator; 0: there is none */
+	uint32_t captures_are_counted; /* the field below is an int; else a vector */
+	uint64_t mutexes[VT_TORCH_MAX_DEVICES];
+	uint64_t captures[VT_TORCH_MAX_DEVICES]; /* DeviceCachingAllocator::captures_underway */
+};
+
+struct vt_relieve_answer {
+	uint32_t stage;   /* enum vt_relief_stage */
+	uint32_t refusal; /* enum vt_relief_refusal */
+	int32_t device;   /* -1: none in particular */
+	int32_t error;    /* CUresult */
+	uint32_t n_contexts;
+	uint32_t asked_gpu;   /* the GPUs were asked whether their work ends */
+	uint64_t gpu_wait_ns; /* what it took, in all */
+	uint64_t call_ns;     /* of the call alone */
+	int64_t collected;    /* objects; -1: unknown */
+};
+
 /*
  * The head of the shared part of the memory file: below, "the file" means this part. Sizes are
  * those that the tool last grew it to.
@@ -531,6 +565,7 @@ struct vt_helper_shared {
 		struct vt_load_recorder_args load_recorder;
 		struct vt_call_recorder_args call_recorder;
 		struct vt_ranges_args ranges;
+		struct vt_relieve_args relieve;
 	} args;
 	struct vt_cuda_answer cuda;
 	struct vt_cuda_pools_answer pools;
@@ -543,6 +578,7 @@ struct vt_helper_shared {
 	struct vt_recorder_answer recorder;
 	struct vt_ranges_answer ranges;
 	struct vt_device_limits limits[VT_MAX_CUDA_DEVICES];
+	struct vt_relieve_answer relieve;
 };
 
 /* Where the room for records starts, in bytes after the head. */

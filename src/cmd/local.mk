@@ -14,6 +14,7 @@ vramtap_SOURCES = \
 	src/cmd/options_record.c src/cmd/options_record.h \
 	src/cmd/output.c src/cmd/output.h \
 	src/cmd/record.c \
+	src/cmd/relieve.c \
 	src/cmd/report.c \
 	src/cmd/run.c \
 	src/cmd/stacks.c \

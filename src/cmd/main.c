@@ -17,6 +17,7 @@ static const struct vt_command commands[] = {
 	{ "stacks", "show where each thread is and what it waits for", vt_cmd_stacks },
 	{ "triage", "compare the processes of a job: which differ, what they hold", vt_cmd_triage },
 	{ "record", "record allocations in a running process: on, status, off", vt_cmd_record },
+	{ "relieve", "give cached memory of a running process back", vt_cmd_relieve },
 	{ "diff", "compare two reports: what grew, and what allocated it", vt_cmd_diff },
 	{ "watch", "catch the next out-of-memory error, or find what grows", vt_cmd_watch },
 	{ "run", "run a program and record its allocations from the first one", vt_cmd_run },

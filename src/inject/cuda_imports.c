@@ -47,6 +47,10 @@ static const struct import {
 	{ "libcuda.so", FIELD(cuDeviceGetGraphMemAttribute), { "cuDeviceGetGraphMemAttribute" } },
 	{ "libcuda.so", FIELD(cuDeviceGetAttribute), { "cuDeviceGetAttribute" } },
 	{ "libcuda.so", FIELD(cuCtxGetLimit), { "cuCtxGetLimit" } },
+	{ "libcuda.so", FIELD(cuCtxRecordEvent), { "cuCtxRecordEvent" } },
+	{ "libcuda.so", FIELD(cuEventCreate), { "cuEventCreate" } },
+	{ "libcuda.so", FIELD(cuEventQuery), { "cuEventQuery" } },
+	{ "libcuda.so", FIELD(cuEventDestroy), { "cuEventDestroy_v2" } },
 	{ "libcudart", FIELD(cudaMemGetInfo), { "cudaMemGetInfo" } },
 	{ "libcudart", FIELD(cudaRuntimeGetVersion), { "cudaRuntimeGetVersion" } },
 #undef FIELD

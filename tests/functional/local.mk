@@ -16,4 +16,5 @@ include tests/functional/core.mk
 include tests/functional/capture.mk
 include tests/functional/recorder.mk
 include tests/functional/gdb_docs.mk
+include tests/functional/relieve.mk
 include tests/functional/triage.mk

@@ -143,6 +143,28 @@ static inline bool vt_rbset_plausible(const struct vt_rbset *set, uint64_t addr)
 	       vt_is_object(set->leftmost) && vt_is_object(set->rightmost);
 }
 
+/*
+ * DeviceCachingAllocator::captures_underway, which follows active_blocks: an int in 2.0, from 2.1
+ * on a vector of pairs of a MempoolId_t and a std::function. It is not empty while a CUDA graph is
+ * captured through PyTorch (before the driver knows of it, and until after), while allocations go
+ * to a pool of the program's own, and for ever once a capture has failed.
+ */
+#define VT_CAPTURES_BYTES 24
+#define VT_CAPTURE_SIZE 48
+
+/* 0 none, 1 underway, -1: this is not such a field. */
+static inline int vt_torch_captures_of(const uint64_t words[3], bool counted)
+{
+	if (counted)
+		return (uint32_t)words[0] > 4096 ? -1 : (uint32_t)words[0] != 0;
+	if (!words[0])
+		return words[1] || words[2] ? -1 : 0;
+	if (!vt_is_object(words[0]) || words[1] < words[0] || words[2] < words[1] ||
+	    (words[1] - words[0]) % VT_CAPTURE_SIZE || (words[2] - words[0]) % VT_CAPTURE_SIZE)
+		return -1;
+	return words[1] != words[0];
+}
+
 /* One BlockPool, read and checked. */
 struct vt_torch_pool {
 	uint64_t addr;

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "relieve/words.h"
+
+static int64_t reserved_less(const struct vt_diff *diff)
+{
+	int64_t bytes = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < diff->devices.n; i++) {
+		const struct vt_diff_device *d = &diff->devices.data[i];
+
+		if (!d->known[VT_DIFF_ALLOCATED] || !d->known[VT_DIFF_CACHED])
+			continue;
+		any = true;
+		for (int part = VT_DIFF_ALLOCATED; part <= VT_DIFF_CACHED; part++)
+			bytes -= vt_diff_bytes(&d->parts[part]);
+	}
+	return any ? bytes : INT64_MIN;
+}
+
+int64_t vt_relieve_given_back(const struct vt_relieve_result *result)
+{
+	const struct vt_model_pinned *before = &result->before.pinned;
+	const struct vt_model_pinned *after = &result->after.pinned;
+
+	if (!result->have_after)
+		return INT64_MIN;
+	if (result->request.what != VT_RELIEF_TRIM_PINNED)
+		return reserved_less(&result->diff);
+	if (!before->sum_known || !after->sum_known)
+		return INT64_MIN;
+	return (int64_t)(before->total.bytes - after->total.bytes);
+}
+
+bool vt_relieve_is_known(const struct vt_relieve_result *result)
+{
+	bool garbage = result->request.what == VT_RELIEF_COLLECT_GARBAGE;
+
+	return result->have_after && (garbage ? result->answer.collected >= 0 :
+						vt_relieve_given_back(result) != INT64_MIN);
+}

@@ -1,0 +1,2 @@
+# What vramtap relieve gives back, and what it refuses.
+functional_tests += tests/functional/relieve.py
