@@ -29,6 +29,7 @@
 #include "report/text/line.h"
 #include "model/place.h"
 #include "report/text/text.h"
+#include "target/proc.h"
 
 #define BUDGET_NS (2 * VT_NS_PER_S) /* for the blocks of one look to be the same twice */
 #define MIN_BUDGET_NS (50 * VT_NS_PER_MS)
@@ -53,16 +54,18 @@ enum {
 struct grow {
 	const struct vt_watch_options *options;
 	int pidfd; /* -1: this kernel has none (before 5.3) */
+	struct vt_proc
+		proc; /* tells another process with its number apart, where there is no pidfd */
 	struct vt_growth sites, sizes, owners, lines;
 	struct vt_model model;  /* of the last look that was exact */
 	uint64_t looks, failed; /* exact ones, and the others */
 	uint64_t first_ns, last_ns;
 	uint64_t sites_ns;           /* when backtraces were first there */
 	uint64_t first_bytes, bytes; /* in use: of the first look, of the last */
-	uint64_t owners_at;          /* looks that had been when owners were last read */
-	unsigned int owners_failed;
-	uint64_t ledger_at; /* looks that had been when the ledger was last compared */
-	unsigned int ledger_failed;
+	/* the last looks that were to have these, and how many were, whatever came of it */
+	uint64_t owners_at, ledger_at;
+	uint64_t owners_asked, ledgers_asked;
+	unsigned int owners_failed, ledger_failed;
 	uint64_t lines_ns[2]; /* when a ledger was first there, and last */
 	bool without_torch;   /* the last look had no allocator of PyTorch */
 	double stopped_ms, borrowed_ms;
@@ -81,7 +84,7 @@ static bool has_ended(const struct grow *g)
 {
 	struct pollfd fd = { .fd = g->pidfd, .events = POLLIN };
 
-	return g->pidfd >= 0 && poll(&fd, 1, 0) > 0;
+	return g->pidfd >= 0 ? poll(&fd, 1, 0) > 0 : g->proc.pid && !vt_proc_is_alive(&g->proc);
 }
 
 /* ---- a look ---- */
@@ -183,16 +186,23 @@ static bool anything_grows(const struct grow *g)
 	return vt_growth_most(&g->sites) || vt_growth_most(&g->sizes) || vt_growth_most(&g->owners);
 }
 
+static uint64_t number_of_next(const struct grow *g)
+{
+	return g->looks + g->failed + 1;
+}
+
 /*
  * A ledger costs a moment of one thread. Each of the first looks has one, until there are enough to
  * tell, and then every fourth; in a process without PyTorch each.
  */
 static bool ledger_is_due(const struct grow *g)
 {
+	uint64_t now = number_of_next(g);
+
 	if (g->options->read_only || g->ledger_failed >= MAX_LEDGER_FAILED)
 		return false;
-	return g->without_torch || g->lines.looks < VT_GROWTH_LOOKS ||
-	       g->looks + 1 - g->ledger_at >= LEDGER_GAP;
+	return g->without_torch || g->ledgers_asked < VT_GROWTH_LOOKS ||
+	       now - g->ledger_at >= LEDGER_GAP;
 }
 
 /*
@@ -201,15 +211,15 @@ static bool ledger_is_due(const struct grow *g)
  */
 static bool owners_are_due(const struct grow *g)
 {
-	uint64_t since = g->looks - g->owners_at;
+	uint64_t since = number_of_next(g) - g->owners_at;
 
 	if (g->options->no_owners || g->owners_failed >= MAX_OWNERS_FAILED || g->without_torch)
 		return false;
-	if (!g->owners.looks)
+	if (!g->owners_asked)
 		return true;
 	if (g->owners.looks < VT_GROWTH_LOOKS)
-		return anything_grows(g) || since + 1 >= OWNERS_GAP;
-	return since + 1 >= (anything_grows(g) ? OWNERS_GAP_GROW : g->owners_at);
+		return (g->owners.looks && anything_grows(g)) || since >= OWNERS_GAP;
+	return since >= (anything_grows(g) ? OWNERS_GAP_GROW : g->owners_at);
 }
 
 /* VT_ERR_GONE: the process ended. */
@@ -762,11 +772,9 @@ static bool add_look(struct grow *g)
 		ok = vt_growth_add(&g->sites, &g->model);
 	}
 	if (ok && vt_growth_is_look(&g->owners, &g->model)) {
-		g->owners_at = g->looks;
 		ok = vt_growth_add(&g->owners, &g->model);
 	}
 	if (ok && vt_growth_is_look(&g->lines, &g->model)) {
-		g->ledger_at = g->looks;
 		g->lines_ns[1] = g->last_ns;
 		g->lines_ns[0] = g->lines.looks ? g->lines_ns[0] : g->last_ns;
 		ok = vt_growth_add(&g->lines, &g->model);
@@ -846,6 +854,17 @@ static struct vt_error *look_again(struct grow *g)
 	return err;
 }
 
+/* What is asked for costs a stop, or a thread, whether or not it can be compared then. */
+static void count_asked(struct grow *g, struct extras extras)
+{
+	if (extras.owners)
+		g->owners_at = number_of_next(g);
+	if (extras.ledger)
+		g->ledger_at = number_of_next(g);
+	g->owners_asked += extras.owners;
+	g->ledgers_asked += extras.ledger;
+}
+
 /* A ledger that is there but of two moments fails for once only. */
 static struct vt_error *count_failed(struct grow *g, struct extras extras,
 				     const struct vt_model *model)
@@ -871,6 +890,7 @@ static struct vt_error *watch(struct grow *g)
 		struct vt_error *err;
 		struct extras extras = { owners_are_due(g), ledger_is_due(g) };
 
+		count_asked(g, extras);
 		err = collect_look(g, extras, &model);
 		if (!err)
 			err = count_failed(g, extras, &model);
@@ -954,6 +974,8 @@ int vt_watch_grow(struct vt_watch_options *options)
 	vt_growth_init(&g.lines, VT_GROWTH_BY_LINE);
 	vt_progress_enable(false);
 	vt_watch_catch_signals();
+	if (g.pidfd < 0)
+		vt_error_destroy(vt_proc_init(&g.proc, options->pid));
 
 	VT_ERROR struct vt_error *err = watch(&g);
 
@@ -967,6 +989,7 @@ int vt_watch_grow(struct vt_watch_options *options)
 				      VT_EXIT_COMPLETE;
 	if (g.pidfd >= 0)
 		close(g.pidfd);
+	vt_proc_deinit(&g.proc);
 	vt_growth_deinit(&g.sites);
 	vt_growth_deinit(&g.sizes);
 	vt_growth_deinit(&g.owners);

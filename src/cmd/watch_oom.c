@@ -270,8 +270,8 @@ static void watch(struct watch *w)
 
 		if (err) {
 			vt_exit_with(err);
-			/* Should it be on again, it is somebody else's. */
-			if (err->code == VT_ERR_INTERRUPTED)
+			/* Should it be on again, it is somebody else's, or another process's. */
+			if (err->code == VT_ERR_INTERRUPTED || err->code == VT_ERR_GONE)
 				w->begun = false;
 			return;
 		}

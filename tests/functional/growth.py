@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What grew: vramtap diff of two reports, vramtap watch --grow, and report --folded, of PyTorch on the simulated device."""
 import contextlib
+import ctypes
+import errno
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import time
 
@@ -498,6 +501,79 @@ def test_watch_without_recording_and_its_end():
             equal(watch.returncode, NO_EVENT, f"exit code after the end of the process {err}")
             check("The process ended." in out.decode(), "the end is not said", out)
     equal(vramtap("watch", "--grow", str(job.pid))[0], NOTHING, "a process that is gone")
+
+
+RESTLESS = """
+import os, threading, time, torch
+
+def restless():
+    while True:
+        torch.empty(8 << 20, dtype=torch.uint8, device="cuda")
+        torch.cuda.empty_cache()
+
+kept = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+for _ in range(2):
+    threading.Thread(target=restless, daemon=True).start()
+print(f"READY pid={os.getpid()}", flush=True)
+time.sleep(600)
+"""
+
+
+def test_watch_is_bounded():
+    """Where a ledger never is of one moment it is asked for no more often than the man page says: five times, then at every fourth look."""
+    with Job([*simulated_python(versions()[-1]), "-c", RESTLESS],
+             env=dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512")) as job:
+        done = subprocess.run([VRAMTAP, "watch", "--grow", "--every=1s", "--timeout=14s", "--no-owners", str(job.pid)], capture_output=True,
+                              text=True, timeout=120, check=False)
+        words = " ".join(done.stdout.split())
+        looks = int(re.search(r"(\d+) looks?[,.]", words)[1])
+        borrowed = re.search(r"borrowed in (\d+) looks", words)
+        print(f"{looks} looks, of which {borrowed and borrowed[1]} ran code in the process")
+        check(looks >= 8, "looks", done.stdout)
+        check(borrowed and 0 < int(borrowed[1]) <= 5 + (looks - 5 + 3) // 4, "looks that ran code in the process", done.stdout)
+
+
+def without_pidfd():
+    """In a child: as if the kernel were older than 5.3."""
+    code = struct.pack("HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 434, 0x06, 0, 0, 0x00050000 | errno.ENOSYS, 0x06, 0, 0, 0x7fff0000)
+    program = ctypes.create_string_buffer(code)
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(program)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, header, 0, 0):
+        os._exit(99)
+
+
+def process_with_number(pid):
+    """A process that is given this number again."""
+    for _ in range(300):
+        try:
+            with open("/proc/sys/kernel/ns_last_pid", "w", encoding="ascii") as file:
+                file.write(str(pid - 1))
+        except OSError:
+            raise Skip("needs root, who may choose numbers") from None
+        proc = subprocess.Popen(["sleep", "100"])
+        if proc.pid == pid:
+            return proc
+        proc.kill()
+        proc.wait()
+    raise Skip("no process got the number again")
+
+
+def test_watch_notices_another_process():
+    """The number is another process's by the time of a look, on a kernel without pidfd_open()."""
+    with Growing() as job, subprocess.Popen([VRAMTAP, "watch", "--grow", "--every=1s", "--no-owners", "--timeout=20s", str(job.pid)],
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=without_pidfd) as watch:
+        for _ in range(3):
+            check(watch.stdout.readline(), "the looks", watch.poll())
+        job.proc.kill()
+        job.proc.wait()
+        other = process_with_number(job.pid)
+        try:
+            out, err = watch.communicate(timeout=60)
+        finally:
+            other.kill()
+            other.wait()
+        check("The process ended." in out.decode() and "not read" not in out.decode(), "what it says", out.decode(), err)
 
 
 def test_folded_is_what_is_allocated():
