@@ -22,6 +22,8 @@ enum {
 	KEY_THEN,
 	KEY_EXEC,
 	KEY_TIMEOUT,
+	KEY_CHILDREN_OF,
+	KEY_COUNT,
 };
 
 #define EVERY_NS (10 * VT_NS_PER_S)
@@ -49,6 +51,8 @@ static const struct argp_option options[] = {
 	  "With --grow, run no code in the process: only PyTorch's memory is compared, not what "
 	  "other libraries allocate",
 	  0 },
+	{ "children-of", KEY_CHILDREN_OF, "PID", 0,
+	  "Watch this process and its descendants that use CUDA, also those that come later", 0 },
 	{ NULL, 0, NULL, 0, "What to do then:", 2 },
 	{ "then", KEY_THEN, "FILE", 0,
 	  "Write the report to FILE as JSON: with --on-oom one per event (the second to FILE.2, "
@@ -59,6 +63,8 @@ static const struct argp_option options[] = {
 	  "With --on-oom, run CMD in the shell when a report is written. VRAMTAP_PID is the "
 	  "process, VRAMTAP_REPORT the file",
 	  0 },
+	{ "count", KEY_COUNT, "N", 0,
+	  "With --on-oom, end after N reports of all processes together (default: go on)", 0 },
 	{ "timeout", KEY_TIMEOUT, "TIME", 0,
 	  "End after this time, such as 30m, 12h or 7d (default: watch until the process ends)",
 	  0 },
@@ -67,10 +73,12 @@ static const struct argp_option options[] = {
 
 static void check_arguments(struct argp_state *state, struct vt_watch_options *args)
 {
-	if (args->pid <= 0)
+	if (!args->pids.n && !args->children_of)
 		vt_missing_pid(state, args->output.json, "the PID is");
-	if (args->on_oom == args->grow)
-		argp_error(state, "give one of --on-oom and --grow");
+	if (!args->on_oom && !args->grow)
+		argp_error(state, "give --on-oom, --grow, or both");
+	if (args->count && !args->on_oom)
+		argp_error(state, "--count goes with --on-oom");
 	if (args->every_ns && !args->grow)
 		argp_error(state, "--every goes with --grow");
 	if (args->no_owners && !args->grow)
@@ -88,6 +96,25 @@ static void check_arguments(struct argp_state *state, struct vt_watch_options *a
 		args->then = args->output.json;
 	if (args->then && !*args->then)
 		argp_error(state, "--then needs a file name");
+	args->many = args->pids.n != 1 || args->children_of || (args->on_oom && args->grow);
+	if (args->many && args->then && !strcmp(args->then, "-"))
+		argp_error(state, "standard output has room for one report: give --then a file");
+}
+
+static void add_pid(struct argp_state *state, struct vt_watch_options *args, pid_t pid)
+{
+	pid_t *added;
+
+	for (size_t i = 0; i < args->pids.n; i++)
+		if (args->pids.data[i] == pid)
+			return;
+	if (args->pids.n == VT_WATCHERS_MAX / 2)
+		argp_error(state, "at most %d processes can be watched", VT_WATCHERS_MAX / 2);
+	added = vt_vec_append(&args->pids);
+	if (added)
+		*added = pid;
+	else
+		argp_failure(state, VT_EXIT_NOTHING, ENOMEM, "PID");
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -124,9 +151,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->timeout_ns = vt_parse_time(state, "--timeout", arg, MAX_DURATION_S);
 		return 0;
 	case ARGP_KEY_ARG:
-		if (state->arg_num > 0)
-			argp_error(state, "give exactly one PID");
-		args->pid = vt_parse_pid(state, arg);
+		add_pid(state, args, vt_parse_pid(state, arg));
+		return 0;
+	case KEY_CHILDREN_OF:
+		args->children_of = vt_parse_pid(state, arg);
+		return 0;
+	case KEY_COUNT:
+		args->count = (uint32_t)vt_parse_number(state, "--count", arg, 1, 1000000);
 		return 0;
 	case ARGP_KEY_END:
 		check_arguments(state, args);
@@ -144,11 +175,11 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.children = children,
-	.args_doc = "PID --on-oom\nPID --grow",
-	.doc = "Watch the GPU memory of a live process: --on-oom catches the next out-of-memory "
+	.args_doc = "PID... --on-oom\nPID... --grow",
+	.doc = "Watch the GPU memory of live processes: --on-oom catches the next out-of-memory "
 	       "errors, --grow finds what allocates memory and never frees it. The process goes on "
 	       "as it would have.\v"
-	       "Watching ends after --timeout, when the process ends, or on a signal (Ctrl-C). It "
+	       "Watching ends after --timeout or --count, when all processes have ended, or on a signal (Ctrl-C). It "
 	       "leaves the process's recorder as it was. Exit status: 0 it happened, and "
 	       "everything was saved; 1 the same, but something is missing (it says what and why); "
 	       "2 nothing could be learned; 3 not permitted (the message says what would allow "
@@ -181,8 +212,13 @@ static struct vt_error *check_output(const struct vt_watch_options *args)
 {
 	struct vt_error *err;
 
+	if (args->then && args->many && !vt_oom_pattern_is_valid(args->then))
+		return vt_error_create(
+			VT_ERR_NOTFOUND,
+			"in %s, a percent sign is one of %%h (the host), %%p (the process), %%t (the time) and %%%%",
+			args->then);
 	if (args->then)
-		return check_directory(args->then);
+		return args->many ? vt_oom_pattern_check(args->then) : check_directory(args->then);
 	if (!args->on_oom)
 		return NULL;
 	err = vt_oom_pattern_check(VT_OOM_FILE_PATTERN);
@@ -195,6 +231,60 @@ static struct vt_error *check_output(const struct vt_watch_options *args)
 
 	vt_error_destroy(err);
 	return with_remedy;
+}
+
+/* ---- many ---- */
+
+static uint64_t end_of(const struct vt_watch_options *args)
+{
+	return args->timeout_ns ? vt_now_ns() + args->timeout_ns : UINT64_MAX;
+}
+
+/* In a process of its own. */
+static int watch_one(void *arg, pid_t pid, int mode, struct vt_watchers_shared *shared)
+{
+	struct vt_watch_options mine = *(const struct vt_watch_options *)arg;
+
+	mine.pid = pid;
+	mine.shared = shared;
+	mine.timeout_ns = 0; /* it is told when to end */
+	return mine.on_oom && mode == 0 ? vt_watch_oom(&mine) : vt_watch_grow(&mine);
+}
+
+static void say_line(const char *text)
+{
+	fprintf(stderr, "vramtap: %s\n", text);
+}
+
+static void say_quietly(const char *text)
+{
+	(void)text;
+}
+
+static int watch_many(struct vt_watch_options *args)
+{
+	const struct vt_watchers watchers = {
+		.pids = args->pids.data,
+		.n_pids = args->pids.n,
+		.children_of = args->children_of,
+		.until_ns = end_of(args),
+		.count = args->count,
+		.watch = watch_one,
+		.n_modes = args->on_oom + args->grow,
+		.arg = args,
+		.ended = vt_watch_ended,
+		.say = args->output.quiet ? say_quietly : say_line,
+	};
+	int status = VT_EXIT_NOTHING;
+	struct vt_error *err;
+
+	args->output_lock = vt_watchers_lock_create();
+	vt_watch_catch_signals();
+	err = vt_watchers_run(&watchers, &status);
+	if (err)
+		status = vt_exit_with(err);
+	vt_error_destroy(err);
+	return status;
 }
 
 int vt_cmd_watch(int argc, char **argv)
@@ -211,5 +301,8 @@ int vt_cmd_watch(int argc, char **argv)
 
 	if (err)
 		return vt_exit_with(err);
-	return args.grow ? vt_watch_grow(&args) : vt_watch_oom(&args);
+	args.pid = args.pids.n ? args.pids.data[0] : 0;
+	return args.many ? watch_many(&args) :
+	       args.grow ? vt_watch_grow(&args) :
+			   vt_watch_oom(&args);
 }

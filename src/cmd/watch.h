@@ -9,17 +9,25 @@
 
 #include "collect/collect.h"
 #include "cmd/options_record.h"
+#include "base/vec.h"
 #include "cmd/output.h"
+#include "record/watchers.h"
 
 struct vt_watch_options {
-	pid_t pid;
-	bool on_oom, grow;   /* exactly one is set */
-	bool no_owners;      /* --grow: do not look for who holds the blocks */
-	bool read_only;      /* --grow: run no code in the process */
-	uint64_t timeout_ns; /* 0: none */
-	uint64_t every_ns;   /* --grow: time between two reports */
-	const char *then;    /* the file for the reports; NULL none, "-" standard output */
-	const char *exec;    /* --on-oom: a command for the shell, NULL none */
+	pid_t pid;          /* for vt_watch_oom() and vt_watch_grow() */
+	VT_VEC(pid_t) pids; /* that were given */
+	pid_t children_of;  /* 0: none */
+	bool many;          /* others are watched, too, or for something else */
+	int output_lock;    /* many: of what is printed */
+	bool on_oom, grow;
+	uint32_t count;                    /* --on-oom: ends after so many events; 0: no limit */
+	struct vt_watchers_shared *shared; /* many; else NULL */
+	bool no_owners;                    /* --grow: do not look for who holds the blocks */
+	bool read_only;                    /* --grow: run no code in the process */
+	uint64_t timeout_ns;               /* 0: none */
+	uint64_t every_ns;                 /* --grow: time between two reports */
+	const char *then; /* the file for the reports; NULL none, "-" standard output */
+	const char *exec; /* --on-oom: a command for the shell, NULL none */
 	struct vt_record_options record; /* --on-oom: used where recording is off */
 	struct vt_collect_options collect;
 	struct vt_output output;

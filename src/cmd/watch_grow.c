@@ -22,6 +22,7 @@
 #include "base/progress.h"
 #include "cmd/watch.h"
 #include "base/format.h"
+#include "record/oom_file.h"
 #include "report/diff/grown.h"
 #include "report/diff/growth.h"
 #include "report/diff/keepers.h"
@@ -43,6 +44,7 @@
 #define MAX_LEDGER_FAILED 2
 
 enum {
+	PID_COLUMNS = 7,
 	TIME_COLUMNS = 8,
 	SIZE_COLUMNS = 10,
 	CHANGE_COLUMNS = 12,
@@ -262,14 +264,22 @@ static uint64_t in_use(const struct vt_model *model)
 
 /* ---- what is printed ---- */
 
+/* Where several processes are watched each line says which it is of. */
+static void begin_line(struct vt_line *line, const struct grow *g)
+{
+	vt_line_init(line, stdout, &g->options->output.writer);
+	if (g->options->many)
+		vt_line_addf(line, VT_DIM, "%*d  ", PID_COLUMNS, (int)g->options->pid);
+}
+
 static void add_clock(struct vt_line *line, const struct timespec *when)
 {
-	char text[16];
+	char text[16] = "";
 	struct tm tm;
 
-	if (localtime_r(&when->tv_sec, &tm) && strftime(text, sizeof(text), "%H:%M:%S", &tm))
-		vt_line_add(line, VT_PLAIN, text);
-	vt_line_pad(line, TIME_COLUMNS);
+	if (localtime_r(&when->tv_sec, &tm) && !strftime(text, sizeof(text), "%H:%M:%S", &tm))
+		text[0] = '\0';
+	vt_line_cell(line, VT_PLAIN, text, TIME_COLUMNS, VT_CUT_END);
 }
 
 static void add_label(struct vt_line *line, const struct vt_growth *growth,
@@ -297,7 +307,7 @@ static struct vt_error *print_title(const struct grow *g)
 
 	if (!text_is_shown(g))
 		return NULL;
-	vt_line_init(&line, stdout, &g->options->output.writer);
+	begin_line(&line, g);
 	vt_line_cell(&line, VT_DIM, "time", TIME_COLUMNS, VT_CUT_END);
 	vt_line_right(&line, VT_DIM, g->without_torch ? "allocated" : "in use", SIZE_COLUMNS + 1);
 	vt_line_right(&line, VT_DIM, "change", CHANGE_COLUMNS);
@@ -385,7 +395,7 @@ static struct vt_error *print_look(const struct grow *g, const struct vt_model *
 
 	if (!text_is_shown(g))
 		return NULL;
-	vt_line_init(&line, stdout, &g->options->output.writer);
+	begin_line(&line, g);
 	add_clock(&line, &model->when);
 	vt_line_right(&line, VT_PLAIN, vt_format_size(number, g->bytes), SIZE_COLUMNS + 1);
 	if (g->looks > 1) {
@@ -408,7 +418,7 @@ static struct vt_error *say(const struct grow *g, enum vt_style style, const cha
 
 	if (!text_is_shown(g))
 		return NULL;
-	vt_line_init(&line, stdout, &g->options->output.writer);
+	begin_line(&line, g);
 	vt_line_wrap(&line, style, text, 2, 6);
 	return vt_line_finish(&line);
 }
@@ -419,7 +429,7 @@ static struct vt_error *print_failed(const struct grow *g, const struct vt_model
 
 	if (!text_is_shown(g))
 		return NULL;
-	vt_line_init(&line, stdout, &g->options->output.writer);
+	begin_line(&line, g);
 	add_clock(&line, &model->when);
 	vt_line_add(&line, VT_WARN, "  not read: ");
 	vt_line_add(&line, VT_PLAIN, g->why);
@@ -945,19 +955,64 @@ static struct vt_error *print_advice(const struct grow *g)
 	return vt_line_finish(&line);
 }
 
+/* With --on-oom the file is for errors. */
+static struct vt_error *save(const struct grow *g)
+{
+	const struct vt_watch_options *options = g->options;
+	const struct vt_oom_file file = { .pattern = options->then,
+					  .pid = options->pid,
+					  .add_pid = true,
+					  .text = options->output.writer };
+	struct vt_oom_saved saved = { 0 };
+	struct vt_error *err;
+
+	if (!options->then || options->on_oom)
+		return NULL;
+	if (!options->many)
+		return vt_output_file(&options->output, vt_write_report_json, &g->model,
+				      options->then);
+	err = vt_oom_save(&file, &g->model, &saved);
+	if (saved.instead)
+		vt_exit_with(saved.instead);
+	vt_oom_saved_deinit(&saved);
+	return err;
+}
+
+/* Whose summary it is, where there are several. */
+static struct vt_error *print_heading(const struct grow *g)
+{
+	struct vt_line line;
+
+	if (!g->options->many)
+		return NULL;
+	vt_line_init(&line, stdout, &g->options->output.writer);
+	vt_line_blank(&line);
+	vt_line_addf(&line, VT_BOLD, "%s (%d)", g->model.process.name, (int)g->options->pid);
+	vt_line_end(&line);
+	return vt_line_finish(&line);
+}
+
+static struct vt_error *print_summary(struct grow *g, size_t *n_growing)
+{
+	VT_TRY(print_heading(g));
+	VT_TRY(summarise(g, n_growing));
+	if (!fill_growth(g) || !vt_advise(&g->model))
+		return &vt_enomem;
+	return print_advice(g);
+}
+
 static struct vt_error *finish(struct grow *g, size_t *n_growing)
 {
+	struct vt_error *err;
+
 	if (!g->looks)
 		return vt_error_create(VT_ERR_NOTFOUND, "process %d: nothing could be learned: %s",
 				       (int)g->options->pid,
 				       g->why[0] ? g->why : "interrupted before the first look");
-	VT_TRY(summarise(g, n_growing));
-	if (!fill_growth(g) || !vt_advise(&g->model))
-		return &vt_enomem;
-	VT_TRY(print_advice(g));
-	return g->options->then ? vt_output_file(&g->options->output, vt_write_report_json,
-						 &g->model, g->options->then) :
-				  NULL;
+	vt_watchers_lock(g->options->output_lock);
+	err = print_summary(g, n_growing);
+	vt_watchers_unlock(g->options->output_lock);
+	return err ? err : save(g);
 }
 
 int vt_watch_grow(struct vt_watch_options *options)

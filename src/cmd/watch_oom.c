@@ -17,6 +17,7 @@
 #include "base/vec.h"
 #include "cmd/cmd.h"
 #include "base/progress.h"
+#include "record/loaded.h"
 #include "record/oom_catch.h"
 #include "record/oom_file.h"
 #include "record/target.h"
@@ -26,13 +27,18 @@
 /* A program that runs out of memory all the time would fill the disk. */
 #define MAX_REPORTS 100
 #define MAX_COMMANDS 16
+/* Between two looks for PyTorch, if it was not there. */
+#define FIRST_TRY_NS (100 * VT_NS_PER_MS)
+#define LAST_TRY_NS (2 * VT_NS_PER_S)
 
 struct watch {
 	struct vt_watch_options *options;
 	bool was_on; /* recording was on before; */
 	bool begun;  /* that is known, and if it was not, it may be on now because of us */
 	struct vt_catch caught;
-	char who[128]; /* "python3 (4711)", escaped */
+	char who[128];                /* "python3 (4711)", escaped */
+	bool without_torch;           /* its allocator is not recorded yet */
+	uint64_t try_ns, next_try_ns; /* for that */
 	size_t n_reports;
 	int status;             /* the worst of them */
 	VT_VEC(pid_t) commands; /* that run */
@@ -73,11 +79,14 @@ static struct vt_error *save_then(const struct watch *w, const struct vt_model *
 static struct vt_error *save_report(const struct watch *w, const struct vt_model *model,
 				    struct vt_oom_saved *saved)
 {
-	const struct vt_oom_file file = { .pattern = VT_OOM_FILE_PATTERN,
+	const char *then = w->options->then;
+	const struct vt_oom_file file = { .pattern = then ? then : VT_OOM_FILE_PATTERN,
 					  .pid = w->options->pid,
+					  .add_pid = w->options->many,
 					  .text = w->options->output.writer };
 
-	return w->options->then ? save_then(w, model, saved) : vt_oom_save(&file, model, saved);
+	return then && !w->options->many ? save_then(w, model, saved) :
+					   vt_oom_save(&file, model, saved);
 }
 
 /* Where there is JSON on standard output there is no text. */
@@ -94,7 +103,7 @@ static struct vt_error *print_text(const struct watch *w, const struct vt_model 
 
 	hints.json = saved->json ? saved->json : "not saved";
 	output.writer.hints = &hints;
-	if (w->n_reports > 1)
+	if (w->n_reports > 1 || w->options->many)
 		putchar('\n');
 	return vt_output_text(&output, vt_write_report_text, model);
 }
@@ -196,6 +205,15 @@ static void say(const struct watch *w, const char *text)
 		fprintf(stderr, "vramtap: %s\n", text);
 }
 
+static void say_about(const struct watch *w, const char *text)
+{
+	struct vt_str line = { 0 };
+
+	vt_str_addf(&line, "%s: %s", w->who, text);
+	say(w, vt_str_get(&line));
+	vt_str_deinit(&line);
+}
+
 static void say_saved(const struct watch *w, const struct vt_oom_saved *saved)
 {
 	struct vt_str text = { 0 };
@@ -214,8 +232,10 @@ static struct vt_error *save(struct watch *w, const struct vt_model *model)
 	struct vt_oom_saved saved = { 0 };
 	struct vt_error *err = save_report(w, model, &saved), *text_err = NULL;
 
+	vt_watchers_lock(w->options->output_lock);
 	if (shows_text(w))
 		text_err = print_text(w, model, &saved);
+	vt_watchers_unlock(w->options->output_lock);
 	if (!err && shows_text(w))
 		say_saved(w, &saved);
 	if (!err && w->options->exec)
@@ -234,12 +254,31 @@ static void finish_event(struct watch *w, const struct vt_model *model, struct v
 	w->n_reports++;
 	if (!err)
 		err = save(w, model);
+	if (w->options->shared)
+		__atomic_add_fetch(&w->options->shared->events, 1, __ATOMIC_RELAXED);
 	status = err ? vt_exit_with(err) : (int)model->completeness;
 	w->status = status > w->status ? status : w->status;
 	vt_error_destroy(err);
 }
 
 /* ---- until the end ---- */
+
+typedef struct vt_error *with_target_fn(struct watch *w, struct vt_record_target *target);
+
+/* The target is opened, and locked, only as long as this takes. */
+static struct vt_error *with_target(struct watch *w, with_target_fn *f)
+{
+	struct vt_record_target *target = calloc(1, sizeof(*target));
+	struct vt_error *err;
+
+	if (!target)
+		return &vt_enomem;
+	err = f(w, target);
+	vt_progress_end();
+	vt_record_close(target);
+	free(target);
+	return err;
+}
 
 /* NULL: go on. */
 static struct vt_error *collect_moment(struct watch *w)
@@ -257,6 +296,34 @@ static struct vt_error *collect_moment(struct watch *w)
 	return err;
 }
 
+static bool has_enough(const struct watch *w)
+{
+	return w->options->count && w->n_reports >= w->options->count;
+}
+
+/* PyTorch may come later than we did. */
+static struct vt_error *complete(struct watch *w, struct vt_record_target *target)
+{
+	VT_TRY(vt_record_open(target, w->options->pid, w->options->collect.budget_ns));
+	if (!vt_record_is_on(target))
+		return NULL;
+	VT_TRY(vt_record_complete(target));
+	w->without_torch = target->no_torch[0];
+	if (!w->without_torch)
+		say_about(w, "PyTorch's own errors are caught from now on");
+	return NULL;
+}
+
+static void complete_later(struct watch *w)
+{
+	if (!w->without_torch || !vt_deadline_passed(w->next_try_ns))
+		return;
+	w->try_ns = w->try_ns < LAST_TRY_NS ? w->try_ns * 2 : LAST_TRY_NS;
+	if (vt_record_has_library(w->options->pid, "libc10_cuda"))
+		vt_error_destroy(with_target(w, complete));
+	w->next_try_ns = vt_now_ns() + w->try_ns;
+}
+
 /* Why it ended is no error: there is nothing to be done about it. */
 static void watch(struct watch *w)
 {
@@ -264,7 +331,7 @@ static void watch(struct watch *w)
 
 	for (bool over = false; !over && w->n_reports < MAX_REPORTS;) {
 		/* What has happened until then is saved all the same. */
-		over = vt_watch_ended() || vt_now_ns() >= until;
+		over = vt_watch_ended() || vt_now_ns() >= until || has_enough(w);
 
 		VT_ERROR struct vt_error *err = collect_moment(w);
 
@@ -276,10 +343,12 @@ static void watch(struct watch *w)
 			return;
 		}
 		if (!over)
+			complete_later(w);
+		if (!over)
 			vt_sleep_ns(VT_CATCH_POLL_NS);
 	}
 	if (w->n_reports == MAX_REPORTS)
-		say(w, "ended: the maximum number of events was saved");
+		say_about(w, "ended: the maximum number of events was saved");
 }
 
 /* ---- the recorder ---- */
@@ -323,6 +392,8 @@ static struct vt_error *begin(struct watch *w, struct vt_record_target *target)
 	name_process(w, target);
 	vt_progress_end();
 	say_armed(w, target);
+	w->without_torch = target->no_torch[0];
+	w->try_ns = FIRST_TRY_NS;
 	return NULL;
 }
 
@@ -340,23 +411,6 @@ static struct vt_error *end(struct watch *w, struct vt_record_target *target)
 			"recording is off, but its memory was not given back: %s; vramtap record %d off does, later",
 			target->not_inside, (int)w->options->pid);
 	return NULL;
-}
-
-typedef struct vt_error *with_target_fn(struct watch *w, struct vt_record_target *target);
-
-/* The target is opened, and locked, only as long as this takes. */
-static struct vt_error *with_target(struct watch *w, with_target_fn *f)
-{
-	struct vt_record_target *target = calloc(1, sizeof(*target));
-	struct vt_error *err;
-
-	if (!target)
-		return &vt_enomem;
-	err = f(w, target);
-	vt_progress_end();
-	vt_record_close(target);
-	free(target);
-	return err;
 }
 
 /* Recording is left as it was found. That the process has ended is no news. */

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "base/exit.h"
 #include "inject/recorder/gate.h"
+#include "record/loaded.h"
 #include "record/run_oom.h"
 
 /* At the gate: less than the patience of the process (VT_GATE_PATIENCE_MS). */
@@ -134,22 +135,6 @@ static bool pass(const struct vt_run_gate *gate, pid_t pid, int fd, struct missi
 	return ok;
 }
 
-/* A library whose file name begins so. */
-static bool has_library(pid_t pid, const char *name)
-{
-	struct vt_maps maps = { 0 };
-	struct vt_error *err VT_ERROR = vt_maps_init(&maps, pid);
-	bool found = false;
-
-	for (size_t i = 0; !err && i < maps.entries.n && !found; i++) {
-		const char *slash = strrchr(maps.entries.data[i].path, '/');
-
-		found = slash && !strncmp(slash + 1, name, strlen(name));
-	}
-	vt_maps_deinit(&maps);
-	return found;
-}
-
 /* What has been loaded since. If another tool has switched recording off, nothing is missing. */
 static void add_missing_hooks(const struct vt_run_gate *gate, pid_t pid, struct missing *missing)
 {
@@ -178,8 +163,8 @@ static bool pause_for(const struct vt_run_gate *gate, int ms)
 static void add_what_was_loaded(const struct vt_run_gate *gate, pid_t pid, struct missing *missing,
 				int *tries)
 {
-	bool torch = missing->torch && has_library(pid, "libc10_cuda");
-	bool driver = missing->driver && *tries > 0 && has_library(pid, "libcudart");
+	bool torch = missing->torch && vt_record_has_library(pid, "libc10_cuda");
+	bool driver = missing->driver && *tries > 0 && vt_record_has_library(pid, "libcudart");
 
 	if (!torch && !driver)
 		return;

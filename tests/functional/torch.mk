@@ -49,6 +49,9 @@ functional_tests += tests/functional/recorder_report.py
 functional_tests += tests/functional/recorder_oom.py
 EXTRA_DIST += tests/functional/recorder_oom_throw.cc
 
+# Of several processes, and of descendants that come later.
+functional_tests += tests/functional/watch_many.py
+
 # The same, by vramtap run.
 functional_tests += tests/functional/run_oom.py
 EXTRA_DIST += tests/targets/torch_ranks.py
