@@ -59,8 +59,12 @@ bool vt_advise_is_full(const struct vt_model *model, int device);
 /* A request failed on it: caught, recorded or counted by PyTorch. */
 bool vt_advise_had_oom(const struct vt_model *model, int device);
 
-/* The tests, by file: process.c, growth.c, host.c, fragmentation.c, device.c, blocks.c. */
+/* The tests, by file: process.c, stuck.c, growth.c, host.c, fragmentation.c, device.c, blocks.c. */
 void vt_advise_stopped(struct vt_advise *a);
+bool vt_advise_waits_for_ranks(const struct vt_verdict *verdict);
+bool vt_advise_waits_for_device(const struct vt_verdict *verdict);
+void vt_advise_deadlock(struct vt_advise *a);
+void vt_advise_stuck(struct vt_advise *a);
 void vt_advise_launcher(struct vt_advise *a);
 void vt_advise_growth(struct vt_advise *a);
 void vt_advise_shm_full(struct vt_advise *a);

@@ -13,4 +13,5 @@ src_advise_libadvise_a_SOURCES = \
 	src/advise/pressure.c \
 	src/advise/process.c \
 	src/advise/rules.c \
-	src/advise/simulate.c src/advise/simulate.h
+	src/advise/simulate.c src/advise/simulate.h \
+	src/advise/stuck.c

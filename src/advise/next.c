@@ -75,29 +75,14 @@ static void add_allow_resume(struct vt_advise *a)
 			    (int)p->pid);
 }
 
-static bool waits_for_ranks(const struct vt_verdict *verdict)
-{
-	return verdict->code == VT_VERDICT_COLLECTIVE_NCCL ||
-	       verdict->code == VT_VERDICT_COLLECTIVE_GLOO ||
-	       verdict->code == VT_VERDICT_COLLECTIVE || verdict->code == VT_VERDICT_STORE;
-}
-
-/* It waits until the device has done its work: that takes a moment, or for ever. */
-static bool waits_for_device(const struct vt_verdict *verdict)
-{
-	return verdict->code == VT_VERDICT_IN_FUNCTION && vt_verdict_is_in(verdict, "cu") &&
-	       (strstr(verdict->function, "Synchronize") || strstr(verdict->function, "Memcpy") ||
-		strstr(verdict->function, "Free"));
-}
-
 static void add_waits(struct vt_advise *a)
 {
 	const struct vt_model *model = a->model;
 	bool ranks = false, device = false;
 
 	for (size_t i = 0; i < model->threads.n; i++) {
-		ranks |= waits_for_ranks(&model->threads.data[i].verdict);
-		device |= waits_for_device(&model->threads.data[i].verdict);
+		ranks |= vt_advise_waits_for_ranks(&model->threads.data[i].verdict);
+		device |= vt_advise_waits_for_device(&model->threads.data[i].verdict);
 	}
 	if ((ranks || (device && model->process.world_size > 1)) && model->around.parent > 1)
 		add_command(a, VT_NEXT_TRIAGE, "vramtap triage --children-of %d -o triage-%d",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advise/advise.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "target/glance.h"
@@ -365,6 +366,7 @@ void vt_again_end(struct vt_again *again, uint64_t interval_ns, bool interrupted
 	if (!vt_again_account(again->model))
 		vt_model_diag(again->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "nomem",
 			      "not enough memory here for what a second look shows");
+	vt_advise(again->model); /* with what the looks showed; out of memory, some of it */
 	vt_glances_deinit(&again->first);
 	vt_glances_deinit(&again->last);
 	vt_model_deinit(&again->own);

@@ -20,6 +20,8 @@
 #define VT_ADVICE_RULES(X)                                                               \
 	X(OTHER, "other") /* another version wrote a rule that is unknown here */        \
 	X(STOPPED, "stopped") \
+	X(DEADLOCK, "deadlock") \
+	X(STUCK, "stuck") \
 	X(LAUNCHER, "launcher") \
 	X(GROWTH, "growth") \
 	X(HOST_LIMIT, "host-limit") \
@@ -46,6 +48,10 @@
 #define VT_ADVICE_REMEDIES(X)                                                            \
 	X(NONE, "none")                                                                  \
 	X(CONTINUE, "continue") \
+	X(ORDER_LOCKS, "order-locks") \
+	X(FIND_HOLDER, "find-holder") \
+	X(FIND_RANK, "find-rank") \
+	X(FIND_KERNEL, "find-kernel") \
 	X(CHILDREN, "children") \
 	X(STOP_GROWTH, "stop-growth") \
 	X(LESS_HOST_MEMORY, "less-host-memory") \

@@ -22,6 +22,14 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 		"a signal has stopped the process",
 		"it does nothing until it is continued",
 	},
+	[VT_ADVICE_DEADLOCK] = {
+		"threads wait for each other, and none of them will go on",
+		"thread {tid} waits for what {holder_tid} holds",
+	},
+	[VT_ADVICE_STUCK] = {
+		"the process is stuck",
+		"thread {tid} has not moved for {still_seconds}[: it {place}]",
+	},
 	[VT_ADVICE_LAUNCHER] = {
 		"this process does not use CUDA: {children|process that it started does|processes that it started do}",
 		"pid {pids}",
@@ -121,6 +129,22 @@ struct remedy_words {
 static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 	[VT_REMEDY_NONE] = { "", "" },
 	[VT_REMEDY_CONTINUE] = { "{command} lets it go on", "lets it go on" },
+	[VT_REMEDY_ORDER_LOCKS] = {
+		"end the process, and take the locks in one order[; {command} shows where each was taken]",
+		"where each lock was taken",
+	},
+	[VT_REMEDY_FIND_HOLDER] = {
+		"find what it waits for[: {command}]",
+		"all threads in full",
+	},
+	[VT_REMEDY_FIND_RANK] = {
+		"find the rank that is missing[: {command}]",
+		"which rank the others wait for",
+	},
+	[VT_REMEDY_FIND_KERNEL] = {
+		"find what the GPU does not finish[: {command}]",
+		"which rank, or which kernel",
+	},
 	[VT_REMEDY_CHILDREN] = { "look at those: {command}", "looks at those that use CUDA" },
 	[VT_REMEDY_STOP_GROWTH] = {
 		"let go of what grows[: {label}]",

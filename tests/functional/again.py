@@ -99,6 +99,7 @@ def judged(what, verdict, alarm=False, looks="2"):
     second = data["again"]
     equal((second["verdict"], second["alarm"]), (verdict, alarm), f"{what}: {headline(data)}")
     equal(headline(data)["alarm"], alarm, "alarm of the headline")
+    equal(["stuck"] if alarm else [], [a["rule"] for a in data["advice"]], "what to do")
     check(second["span_ms"] >= 990, "the time between", second["span_ms"])
     return data
 
@@ -255,6 +256,7 @@ def test_terminal():
             check(second - first > 0.5, f"{command}: the first text came before the wait", first, second)
             check(terminal.end() in (COMPLETE, PARTIAL, NOTHING), "exit code")
             equal((terminal.text.count("likely stuck"), terminal.text.count("\nThreads")), (1, 1), "parts of the text")
+            equal(terminal.text.count("What to do"), 1, "what to do")
         terminal = Terminal("stacks", "--once", str(proc.pid))
         terminal.end()
         check("Again" not in terminal.text, "--once looks once", terminal.text)
@@ -321,6 +323,9 @@ def test_hung_gpu():
         place = main_thread(data)["places"][0]
         equal((place["verdict_function"], place["function"]), ("cudaDeviceSynchronize", "train_step"), "where")
         check("the GPU hangs, or works on something long" in data["headlines"][0]["text"], "headline", data["headlines"])
+        advice = [(a["rule"], a["remedy"]["code"]) for a in data["advice"]]
+        equal(advice, [("stuck", "find-kernel")], "what to do")
+        equal(data["next"][0]["command"], f"cuda-gdb -p {pid} -batch -ex 'info cuda kernels'", "next")
         check(second["longest_look_ms"] < 200 or os.getloadavg()[0] > 4, "a look took", second["longest_look_ms"])
 
 

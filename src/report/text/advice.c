@@ -33,23 +33,6 @@ static void print_advice(struct vt_line *line, const struct vt_model_advice *adv
 	wrap(line, VT_BOLD, &remedy);
 }
 
-void vt_text_advice(struct vt_line *line, const struct vt_model *model)
-{
-	const struct vt_model_advices *advice = &model->advice;
-
-	if (!advice->items.n)
-		return;
-	vt_text_title(line, NULL, "What to do");
-	for (size_t i = 0; i < advice->items.n && i < MAX_SHOWN; i++)
-		print_advice(line, &advice->items.data[i], i + 1);
-	if (advice->items.n > MAX_SHOWN) {
-		vt_line_pad(line, INDENT);
-		vt_line_addf(line, VT_DIM, "… %zu more in the JSON report",
-			     advice->items.n - MAX_SHOWN);
-		vt_line_end(line);
-	}
-}
-
 /* A command is never cut: a part of one may do something else. */
 void vt_text_next(struct vt_line *line, const struct vt_model *model)
 {
@@ -67,5 +50,35 @@ void vt_text_next(struct vt_line *line, const struct vt_model *model)
 		vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 6, INT32_MAX);
 		vt_str_deinit(&text);
 		vt_str_deinit(&purpose);
+	}
+}
+
+void vt_text_advice_stuck(struct vt_line *line, const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->advice.items.n; i++) {
+		if (model->advice.items.data[i].rule != VT_ADVICE_STUCK)
+			continue;
+		vt_text_title(line, NULL, "What to do");
+		print_advice(line, &model->advice.items.data[i], i + 1);
+		vt_line_blank(line);
+		vt_text_next(line, model);
+		return;
+	}
+}
+
+void vt_text_advice(struct vt_line *line, const struct vt_model *model)
+{
+	const struct vt_model_advices *advice = &model->advice;
+
+	if (!advice->items.n)
+		return;
+	vt_text_title(line, NULL, "What to do");
+	for (size_t i = 0; i < advice->items.n && i < MAX_SHOWN; i++)
+		print_advice(line, &advice->items.data[i], i + 1);
+	if (advice->items.n > MAX_SHOWN) {
+		vt_line_pad(line, INDENT);
+		vt_line_addf(line, VT_DIM, "… %zu more in the JSON report",
+			     advice->items.n - MAX_SHOWN);
+		vt_line_end(line);
 	}
 }

@@ -389,5 +389,6 @@ struct vt_error *vt_write_again_text(const void *what, const struct vt_writer_op
 		print_headline(&line, h);
 	}
 	vt_text_again(&line, model);
+	vt_text_advice_stuck(&line, model);
 	return vt_line_finish(&line);
 }

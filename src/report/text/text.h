@@ -50,6 +50,8 @@ void vt_text_raw_ranges(struct vt_line *line, const struct vt_model *model);
 
 /* What to do about it; the commands or settings that follow. */
 void vt_text_advice(struct vt_line *line, const struct vt_model *model);
+/* The same, once further looks have found that it is stuck: below them. */
+void vt_text_advice_stuck(struct vt_line *line, const struct vt_model *model);
 void vt_text_next(struct vt_line *line, const struct vt_model *model);
 
 /* The out-of-memory error that the report was made for. */

@@ -293,6 +293,76 @@ static void test_launcher(void **state)
 	end();
 }
 
+static void test_deadlock(void **state)
+{
+	struct vt_model_thread *t;
+
+	(void)state;
+	begin();
+	vt_vec_reserve(&model.threads, 4);
+	report_add_thread(&model, 4711, "python3")->waits_for = 4713;
+	t = report_add_thread(&model, 4712, "loader");
+	t->waits_for = 4713;
+	t->deadlock = true;
+	t = report_add_thread(&model, 4713, "loader");
+	t->waits_for = 4712;
+	t->deadlock = true;
+	advise();
+	assert_int_equal(model.advice.items.n, 1);
+	check_words(vt_advice_evidence, need(VT_ADVICE_DEADLOCK),
+		    "thread 4712 waits for what 4713 holds");
+	check_next(0, "vramtap stacks --threads=all 4711");
+	end();
+}
+
+/* What model/again.c has judged, of a thread that was in that function. */
+static void look_again(enum vt_again_verdict verdict, enum vt_verdict_code code,
+		       const char *function, int world_size)
+{
+	static struct vt_model_again_place place;
+	struct vt_model_again_thread *t;
+
+	begin();
+	model.process.world_size = world_size;
+	model.around.parent = 4000;
+	t = vt_vec_append(&model.again.threads);
+	place = (struct vt_model_again_place){ .looks = 2,
+					       .state = 'S',
+					       .verdict = { .code = code, .function = function } };
+	*t = (struct vt_model_again_thread){
+		.tid = 4711, .is_main = true, .n_places = 1, .places = &place
+	};
+	model.again.verdict = verdict;
+	model.again.alarm = verdict == VT_AGAIN_IS_STUCK;
+	model.again.subject = 4711;
+	model.again.looks = 2;
+	model.again.span_ns = UINT64_C(1040000000);
+	advise();
+}
+
+static void test_stuck(void **state)
+{
+	(void)state;
+	look_again(VT_AGAIN_IS_STUCK, VT_VERDICT_IN_FUNCTION, "cudaDeviceSynchronize", -1);
+	check_words(vt_advice_evidence, need(VT_ADVICE_STUCK),
+		    "thread 4711 has not moved for 1 s: it is in cudaDeviceSynchronize");
+	assert_int_equal(need(VT_ADVICE_STUCK)->remedy, VT_REMEDY_FIND_KERNEL);
+	check_next(0, "cuda-gdb -p 4711 -batch -ex 'info cuda kernels'");
+	end();
+	look_again(VT_AGAIN_IS_STUCK, VT_VERDICT_IN_FUNCTION, "cudaDeviceSynchronize", 8);
+	check_next(0, "vramtap triage --children-of 4000 -o triage-4000");
+	end();
+	look_again(VT_AGAIN_IS_STUCK, VT_VERDICT_COLLECTIVE_NCCL, NULL, 8);
+	assert_int_equal(need(VT_ADVICE_STUCK)->remedy, VT_REMEDY_FIND_RANK);
+	end();
+	look_again(VT_AGAIN_IS_STUCK, VT_VERDICT_IMPORT, NULL, -1);
+	assert_int_equal(need(VT_ADVICE_STUCK)->remedy, VT_REMEDY_FIND_HOLDER);
+	end();
+	look_again(VT_AGAIN_IS_STANDS, VT_VERDICT_IN_FUNCTION, "cudaDeviceSynchronize", -1);
+	assert_int_equal(model.advice.items.n, 0);
+	end();
+}
+
 static void test_waits(void **state)
 {
 	struct vt_model_thread *t;
@@ -958,6 +1028,8 @@ int main(void)
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_launcher),
+		cmocka_unit_test(test_deadlock),
+		cmocka_unit_test(test_stuck),
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_host),
 		cmocka_unit_test(test_pinned),
