@@ -19,7 +19,9 @@
 #define MAX_CGROUP 8192
 #define MAX_ENVIRON (1 << 20)
 #define MAX_DESCRIPTORS 65536
-#define MAX_MAPS (64 << 20)    /* bytes of text: far more than any process has */
+#define MAX_MAPS (64 << 20) /* bytes of text: far more than any process has */
+/* No libcuda.so.1 is smaller. The map of a smaller process need not be read. */
+#define LIBRARY_BYTES (8 << 20)
 #define PF_KTHREAD 0x00200000u /* include/linux/sched.h; in the flags of /proc/PID/stat */
 
 /* ---- the pass ---- */
@@ -37,7 +39,7 @@ static bool parse_stat(char *text, struct vt_process *process)
 		return false;
 	*close = '\0';
 	snprintf(process->name, sizeof(process->name), "%s", open + 1);
-	for (char *word = strtok_r(close + 1, " \n", &save); word && field <= 22;
+	for (char *word = strtok_r(close + 1, " \n", &save); word && field <= 23;
 	     word = strtok_r(NULL, " \n", &save), field++) {
 		if (field == 3)
 			process->state = word[0];
@@ -47,8 +49,10 @@ static bool parse_stat(char *text, struct vt_process *process)
 			process->kernel_thread = strtoul(word, NULL, 10) & PF_KTHREAD;
 		else if (field == 22)
 			process->start_ticks = strtoull(word, NULL, 10);
+		else if (field == 23)
+			process->size = strtoull(word, NULL, 10);
 	}
-	return field > 22;
+	return field > 23;
 }
 
 static const char *read_command(struct vt_processes *processes, int dir)
@@ -315,6 +319,12 @@ static bool has_library_mapped(pid_t pid)
 	return false;
 }
 
+/* 0: its main thread has ended, and the others' size is not known. */
+static bool may_have_library(const struct vt_process *p)
+{
+	return !p->size || p->size >= LIBRARY_BYTES;
+}
+
 enum vt_gpu_use vt_process_gpu(struct vt_processes *processes, size_t process, uint64_t *devices)
 {
 	struct vt_process *p = &processes->list.data[process];
@@ -322,7 +332,7 @@ enum vt_gpu_use vt_process_gpu(struct vt_processes *processes, size_t process, u
 	if (!p->gpu_known && !p->kernel_thread && p->state != 'X') {
 		if (vt_devices_open(p->pid, &p->gpu_devices))
 			p->gpu = VT_GPU_DEVICE;
-		else if (!p->blocks && has_library_mapped(p->pid))
+		else if (!p->blocks && may_have_library(p) && has_library_mapped(p->pid))
 			p->gpu = VT_GPU_LIBRARY;
 	}
 	p->gpu_known = true;

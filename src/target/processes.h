@@ -31,6 +31,7 @@ struct vt_process {
 	uid_t uid; /* the effective one */
 	char state;
 	uint64_t start_ticks; /* since boot */
+	uint64_t size;        /* of its address space, in bytes */
 	char name[64];        /* comm */
 	/*
 	 * arguments joined by spaces, cut off after some 4,000 bytes; "" of a kernel thread or a
