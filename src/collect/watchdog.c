@@ -25,10 +25,14 @@ static struct {
 static void give_up(void)
 {
 	char text[256];
-	int n = snprintf(
-		text, sizeof(text),
-		"vramtap: process %d: gave up while %s, because that blocks in the kernel; %s\n",
-		(int)watchdog.pid, watchdog.doing, "whatever was stopped goes on");
+	char process[32] = "";
+	int n;
+
+	if (watchdog.pid)
+		snprintf(process, sizeof(process), "process %d: ", (int)watchdog.pid);
+	n = snprintf(text, sizeof(text),
+		     "vramtap: %sgave up while %s, because that blocks in the kernel; %s\n",
+		     process, watchdog.doing, "whatever was stopped goes on");
 
 	vt_say_at_once(text, n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1);
 	_exit(VT_EXIT_NOTHING);
@@ -54,13 +58,34 @@ static void *watch(void *arg)
 	return arg;
 }
 
+static void before_fork(void)
+{
+	pthread_mutex_lock(&watchdog.lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&watchdog.lock);
+}
+
+/* A child has not the thread, and starts its own. */
+static void in_child(void)
+{
+	watchdog.started = false;
+	watchdog.deadline_ns = 0;
+	pthread_mutex_unlock(&watchdog.lock);
+}
+
 /* Signals are for the main thread: their handlers release what it holds by ptrace. */
 static void start(void)
 {
 	pthread_condattr_t attr;
+	static bool prepared;
 	sigset_t all, before;
 	pthread_t thread;
 
+	if (!prepared)
+		prepared = !pthread_atfork(before_fork, after_fork, in_child);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&watchdog.changed, &attr);

@@ -13,8 +13,8 @@
 #include <sys/types.h>
 
 /*
- * The time runs from now; doing is static: "its memory is read". If no thread can be started, there
- * is no watchdog.
+ * The time runs from now; pid 0: of many processes; doing is static: "its memory is read". If no
+ * thread can be started, there is no watchdog.
  */
 void vt_watchdog_arm(uint64_t ns, pid_t pid, const char *doing);
 void vt_watchdog_disarm(void);
