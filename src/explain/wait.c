@@ -429,12 +429,18 @@ static long original_syscall(const struct vt_model_thread *thread, long nr)
 	return nr;
 }
 
+const char *vt_syscall_name(long nr)
+{
+	return nr >= 0 && (size_t)nr < sizeof(syscall_names) / sizeof(syscall_names[0]) ?
+		       syscall_names[nr] :
+		       NULL;
+}
+
 static const char *syscall_name(long nr, struct vt_arena *arena)
 {
-	if (nr >= 0 && (size_t)nr < sizeof(syscall_names) / sizeof(syscall_names[0]) &&
-	    syscall_names[nr])
-		return syscall_names[nr];
-	return vt_arena_printf(arena, "system call %ld", nr);
+	const char *name = vt_syscall_name(nr);
+
+	return name ? name : vt_arena_printf(arena, "system call %ld", nr);
 }
 
 static void describe_syscall(struct wait_context *c, long nr)

@@ -70,4 +70,7 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
 
 void vt_wait_deinit(struct vt_wait *wait);
 
+/* "futex"; NULL: it has no name here. */
+const char *vt_syscall_name(long nr);
+
 #endif

@@ -18,6 +18,7 @@ src_walk_torch_libtorch_a_SOURCES = \
 	src/walk/torch/table.c src/walk/torch/table.h \
 	src/walk/torch/told.c src/walk/torch/told.h \
 	src/walk/torch/torch.h \
+	src/walk/torch/totals.c \
 	src/walk/torch/walk.c \
 	src/walk/torch/walk_bulk.c \
 	src/walk/torch/walk_outcome.c \

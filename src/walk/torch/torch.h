@@ -91,6 +91,13 @@ void vt_torch_walk_device(struct vt_memsrc *src, const struct vt_torch_layout *l
 int32_t vt_torch_mutex_owner(struct vt_memsrc *src, const struct vt_torch_layout *layout,
 			     uint64_t dca);
 
+/*
+ * The device's statistics alone: bytes in use and reserved, as PyTorch counts them. False:
+ * unreadable, or they contradict each other, as they may in the middle of a change.
+ */
+bool vt_torch_totals(struct vt_memsrc *src, const struct vt_torch_layout *layout, uint64_t dca,
+		     uint64_t *allocated, uint64_t *reserved);
+
 #ifndef VT_HELPER_BUILD
 /* ---- discovery: tool only ---- */
 
