@@ -22,7 +22,7 @@ vt_owners = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/arrays
 vt_collect = src/collect/libcollect.a src/advise/libadvise.a src/usage/libusage.a $(vt_owners) src/explain/libexplain.a src/inject/recorder/librecorder.a \
 	src/inject/libinject.a src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/libpools/liblibpools.a src/walk/pyheap/libpyheap.a \
 	src/walk/python/libpython.a src/walk/heap/libheap.a src/walk/native/libnative.a src/model/libmodel.a src/target/core/libcore.a src/target/libtarget.a $(vt_json)
-vt_engines = src/relieve/librelieve.a src/triage/libtriage.a src/record/librecord.a src/gdb/libgdb.a
+vt_engines = src/ps/libps.a src/relieve/librelieve.a src/triage/libtriage.a src/record/librecord.a src/gdb/libgdb.a
 vt_all_rooms = $(vt_engines) src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a \
 	src/job/rules/librules.a src/job/libjob.a src/report/diff/libdiff.a src/report/text/libtext.a \
 	src/report/json/libjson.a src/report/libreport.a $(vt_collect)
@@ -59,6 +59,7 @@ include src/job/rules/local.mk
 include src/job/ras/local.mk
 include src/job/json/local.mk
 include src/job/text/local.mk
+include src/ps/local.mk
 include src/triage/local.mk
 include src/record/local.mk
 include src/relieve/local.mk

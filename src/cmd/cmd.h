@@ -21,6 +21,7 @@ int vt_cmd_diff(int argc, char **argv);
 int vt_cmd_gdb(int argc, char **argv);
 int vt_cmd_gdb_script(int argc, char **argv);
 int vt_cmd_layouts(int argc, char **argv);
+int vt_cmd_ps(int argc, char **argv);
 int vt_cmd_record(int argc, char **argv);
 int vt_cmd_relieve(int argc, char **argv);
 int vt_cmd_report(int argc, char **argv);

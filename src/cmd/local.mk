@@ -13,6 +13,7 @@ vramtap_SOURCES = \
 	src/cmd/options_core.c src/cmd/options_core.h \
 	src/cmd/options_record.c src/cmd/options_record.h \
 	src/cmd/output.c src/cmd/output.h \
+	src/cmd/ps.c \
 	src/cmd/record.c \
 	src/cmd/relieve.c \
 	src/cmd/report.c \

@@ -13,6 +13,7 @@
 #include "cmd/output.h"
 
 static const struct vt_command commands[] = {
+	{ "ps", "list all processes that use CUDA: memory, devices, state", vt_cmd_ps },
 	{ "report", "show the GPU memory, blocks and stacks of one process", vt_cmd_report },
 	{ "stacks", "show where each thread is and what it waits for", vt_cmd_stacks },
 	{ "triage", "compare the processes of a job: which differ, what they hold", vt_cmd_triage },

@@ -2,5 +2,7 @@
 functional_tests += tests/functional/report_odd.py
 # Who uses the devices, by a management library that a test tells what to say.
 functional_tests += tests/functional/usage.py
+# All processes of the machine.
+functional_tests += tests/functional/ps.py
 # Where and when: host, time, device, container, job.
 functional_tests += tests/functional/where.py

@@ -60,7 +60,7 @@ def test_help_by_every_name():
     _, general, _ = run("--help")
     for args in (["-h"], ["help"], ["-?"]):
         equal(run(*args), (0, general, ""), f"{args}")
-    for command in ("report", "stacks", "triage", "record", "relieve", "diff", "watch", "run", "gdb-script", "layouts"):
+    for command in ("report", "stacks", "triage", "record", "relieve", "diff", "watch", "run", "gdb-script", "layouts", "ps"):
         check(f"\n  {command} " in general, "the command is not listed", command)
         want = run(command, "--help")
         check(want[0] == 0 and f"Usage: vramtap {command}" in want[1] and " -h" not in want[1], "help", want)
@@ -105,7 +105,7 @@ def test_closed_pipe_is_silent():
 
 def test_help_and_man_page_agree():
     statuses = {"gdb-script": ("0", "2", "64")}
-    for command in ("diff", "gdb-script", "layouts", "record", "relieve", "report", "stacks", "triage", "watch"):
+    for command in ("diff", "gdb-script", "layouts", "ps", "record", "relieve", "report", "stacks", "triage", "watch"):
         page = subprocess.run(["mandoc", "-T", "utf8", os.path.join(SOURCE, "doc", f"vramtap-{command}.1")], capture_output=True,
                               check=False)
         if page.returncode:

@@ -44,9 +44,10 @@ src/job/text:       base model report report/text job
 src/record:         base target inject inject/recorder walk/torch walk/recorder collect model report
 src/relieve:        base json target inject walk/torch walk/python model report report/text report/diff collect
 src/triage:         base target walk/native report collect job job/ras job/json
+src/ps:             base json target model explain collect report report/text report/json
 src/gdb:            base model report/text collect
 src/cmd:            base advise json target inject/recorder walk/torch model collect report report/text report/json report/diff
-                    job/rules job/json job/text record relieve triage gdb
+                    job/rules job/json job/text record relieve triage ps gdb
 '
 
 # The includes of all sources, "ROOM INCLUDED-ROOM FILE:LINE", one a line; the room of a name without a folder is its own.
