@@ -32,6 +32,53 @@ int64_t vt_relieve_given_back(const struct vt_relieve_result *result)
 	return (int64_t)(before->total.bytes - after->total.bytes);
 }
 
+/*
+ * A segment goes if no block of it is allocated; of an expandable one, every free part. What awaits
+ * free is free when the GPU is idle.
+ */
+static int64_t unused_segments(const struct vt_model *model)
+{
+	uint64_t bytes = 0, segment = 0;
+	bool used = false;
+
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (!model->allocators.data[i].exact)
+			return -1;
+	for (size_t i = 0; i < model->n_blocks; i++) {
+		const struct vt_block_rec *b = &model->blocks[i];
+
+		if (b->flags & VT_BLOCK_SEGMENT_START) {
+			bytes += used ? 0 : segment;
+			segment = 0;
+			used = false;
+		}
+		if (b->state == VT_BLOCK_UNMAPPED)
+			continue;
+		if (b->flags & VT_BLOCK_EXPANDABLE)
+			bytes += b->state == VT_BLOCK_ALLOCATED ? 0 : b->size;
+		else
+			segment += b->size;
+		used = used || b->state == VT_BLOCK_ALLOCATED;
+	}
+	return model->allocators.n ? (int64_t)(bytes + (used ? 0 : segment)) : -1;
+}
+
+int64_t vt_relieve_at_most(const struct vt_relieve_result *result)
+{
+	const struct vt_model_pinned *pinned = &result->before.pinned;
+
+	switch (result->request.what) {
+	case VT_RELIEF_EMPTY_CACHE:
+		return unused_segments(&result->before);
+	case VT_RELIEF_TRIM_PINNED:
+		return pinned->exact ? (int64_t)(pinned->total.bytes -
+						 pinned->states[VT_BLOCK_ALLOCATED].bytes) :
+				       -1;
+	default:
+		return -1;
+	}
+}
+
 bool vt_relieve_is_known(const struct vt_relieve_result *result)
 {
 	bool garbage = result->request.what == VT_RELIEF_COLLECT_GARBAGE;

@@ -127,6 +127,7 @@ struct vt_error *vt_relieve_write_json(const void *what, const struct vt_writer_
 	vt_json_known(&json, "collected_objects",
 		      result->request.what == VT_RELIEF_COLLECT_GARBAGE ? result->answer.collected :
 									  -1);
+	vt_json_known(&json, "at_most_bytes", vt_relieve_at_most(result));
 	vt_json_bool(&json, "gpu_asked", result->answer.asked_gpu);
 	put_memory(&json, result);
 	put_timing(&json, result);

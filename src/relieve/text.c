@@ -75,15 +75,19 @@ static void add_collected(struct vt_str *text, const struct vt_relieve_result *r
 static void add_outcome(struct vt_str *text, const struct vt_relieve_result *result)
 {
 	const char *call = vt_relieve_call_name(result->request.what);
+	char size[VT_NUM_MAX];
 
 	switch (result->outcome) {
 	case VT_RELIEVE_REFUSED:
-		vt_str_addf(text, "Nothing was done: ");
+		vt_str_add(text, "Nothing was done: ");
 		vt_relieve_add_why(text, result);
 		break;
 	case VT_RELIEVE_WOULD:
 		vt_str_addf(text, "Nothing was done (--dry-run). Nothing speaks against %s now",
 			    call);
+		if (vt_relieve_at_most(result) >= 0)
+			vt_str_addf(text, ", which would give back %s at most",
+				    vt_format_size(size, (uint64_t)vt_relieve_at_most(result)));
 		break;
 	case VT_RELIEVE_RAISED:
 		vt_str_addf(text, "%s raised an exception, which was dropped; ", call);
@@ -115,6 +119,7 @@ static void print_answer(struct vt_line *line, const struct vt_relieve_result *r
 	vt_line_end(line);
 	vt_str_clear(&text);
 	add_outcome(&text, result);
+	vt_str_add(&text, ".");
 	vt_line_pad(line, INDENT);
 	wrap(line, good ? VT_PLAIN : VT_WARN, &text);
 	vt_str_deinit(&text);
@@ -126,11 +131,11 @@ static void print_remedy(struct vt_line *line, const struct vt_relieve_result *r
 	struct vt_str text = { 0 };
 
 	if (result->outcome == VT_RELIEVE_REFUSED && remedy)
-		vt_str_addf(&text, "Next: %s", remedy);
+		vt_str_addf(&text, "Next: %s.", remedy);
 	if (result->outcome == VT_RELIEVE_DONE && result->request.what == VT_RELIEF_COLLECT_GARBAGE)
 		vt_str_addf(&text,
 			    "Next: vramtap relieve %d --empty-cache gives what is cached "
-			    "back to the GPU",
+			    "back to the GPU.",
 			    (int)result->before.process.pid);
 	if (*vt_str_get(&text)) {
 		vt_line_pad(line, INDENT);

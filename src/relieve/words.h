@@ -21,4 +21,10 @@ const char *vt_relieve_remedy(unsigned int why);
 /* Bytes that PyTorch, or its pinned memory, had less at the second look; INT64_MIN unknown. */
 int64_t vt_relieve_given_back(const struct vt_relieve_result *result);
 
+/*
+ * What could be given back by the first look, at most: segments that no tensor uses, pinned memory
+ * that is kept. -1 unknown.
+ */
+int64_t vt_relieve_at_most(const struct vt_relieve_result *result);
+
 #endif

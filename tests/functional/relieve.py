@@ -141,8 +141,10 @@ def empties(version):
     with Program(version) as program:
         before = program("counters()")
         check(before["reserved"] - before["allocated"] >= 384 * MIB, "the program has no cache", before)
+        foretold = relieve(program.pid, "--empty-cache", "--dry-run")["at_most_bytes"]
         data = relieve(program.pid, "--empty-cache")
         after = program("counters()")
+        equal(foretold, before["reserved"] - after["reserved"], "what the dry run foretold")
         equal(data["outcome"], "done", "outcome")
         check(data["gpu_asked"], "the GPU was not asked")
         device = data["devices"][0]
@@ -164,6 +166,8 @@ def test_relieve_empty_cache():
 def test_relieve_expandable_segments():
     with Program(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True") as program:
         before = program("counters()")
+        foretold = relieve(program.pid, "--empty-cache", "--dry-run")["at_most_bytes"]
+        check(foretold >= 384 * MIB, "what the dry run foretold", foretold)
         relieve(program.pid, "--empty-cache")
         after = program("counters()")
         check(before["reserved"] - after["reserved"] >= 300 * MIB, "nothing was given back", before, after)
