@@ -76,7 +76,7 @@ static const struct argp_option options[] = {
 	  0 },
 	{ NULL, 0, NULL, 0, "Where the results go:", 2 },
 	{ "output", 'o', "DIR", 0,
-	  "Write report.json, summary.txt and a report of each process to DIR (created if missing; "
+	  "Also write report.json, summary.txt and a report of each process to DIR (created if missing; "
 	  "otherwise empty or from an earlier triage)",
 	  0 },
 	{ NULL, 0, NULL, 0, "How to treat the processes:", 3 },
@@ -153,8 +153,8 @@ static void check_arguments(struct argp_state *state, struct arguments *args)
 		argp_error(
 			state,
 			"which processes? PIDs are missing, or --all-gpu, --job, --cgroup, --match, --children-of or --from");
-	if (!args->triage.directory)
-		argp_error(state, "where to? -o DIR is missing");
+	if (args->output.quiet && !args->triage.directory && !args->output.json)
+		argp_error(state, "--quiet leaves no result without -o DIR or --json=FILE");
 	if (args->triage.inject && args->triage.collect.touch != VT_TOUCH_INSIDE)
 		argp_error(state, "--inject and %s exclude each other",
 			   vt_touch_option(args->triage.collect.touch));
@@ -237,7 +237,7 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.children = children,
 	.args_doc =
-		"-o DIR PID...\n-o DIR --all-gpu|--job=NUMBER|--cgroup=PATH|--match=REGEX|--children-of=PID\n--from DIR...",
+		"PID...\n--all-gpu|--job=NUMBER|--cgroup=PATH|--match=REGEX|--children-of=PID\n--from DIR...",
 	.doc = "Examine all processes of a job at the same instant, and show which differ, what "
 	       "they wait for and which hold the memory of each GPU; or combine results saved on "
 	       "several machines. With --quiet the summary goes to DIR only.\v"
@@ -325,8 +325,8 @@ static struct vt_error *collect_suspects(struct arguments *args, struct vt_job *
 	vt_progress("looking for the processes");
 	err = find_suspects(args, &suspects);
 	if (!err && !count_of_job(&suspects))
-		err = vt_error_create(VT_ERR_NOTFOUND, "there are no such processes");
-	if (!err)
+		err = vt_triage_none(&args->choice);
+	if (!err && args->triage.directory)
 		err = vt_triage_dir_prepare(args->triage.directory, true,
 					    &args->triage.directory_lock);
 	if (!err) {
@@ -397,6 +397,26 @@ static struct vt_error *write_directory(const struct arguments *args, struct vt_
 	return vt_output_file(&plain, vt_write_job_text, job, summary);
 }
 
+/* What to send to others, after the summary on a terminal. */
+static void say_where(const struct arguments *args)
+{
+	const char *directory = args->triage.directory;
+
+	if (!directory && args->from.list.n)
+		return;
+	fputs(directory ? "To send: " : "Nothing was saved; ", stdout);
+	if (directory) {
+		vt_print_escaped(stdout, directory);
+		fputs("/" VT_TRIAGE_REPORT, stdout);
+	}
+	fputs(!directory ?
+		      "-o DIR saves this and a report of each process, to be sent to others.\n" :
+	      args->from.list.n ?
+		      ", which has all of this and more.\n" :
+		      ", which has all of this and more; beside it is a report of each process.\n",
+	      stdout);
+}
+
 /* The directory first: a user in a hurry needs it most. A full disk must not lose the text. */
 static int write_all(const struct arguments *args, struct vt_job *job, int status)
 {
@@ -414,6 +434,8 @@ static int write_all(const struct arguments *args, struct vt_job *job, int statu
 		status = worse(status, vt_exit_with(json_err));
 	if (err)
 		status = worse(status, vt_exit_with(err));
+	if (!dir_err && !err && !vt_output_is_json_only(&args->output) && !args->output.quiet)
+		say_where(args);
 	return status;
 }
 

@@ -13,7 +13,7 @@ struct vt_triage_options {
 	struct vt_core_paths paths;        /* where the files of cores may be */
 	bool ras;                          /* NCCL's RAS may be asked */
 	uint64_t timeout_ns;               /* for all together */
-	const char *directory;             /* where reports go */
+	const char *directory;             /* where reports go; NULL nowhere */
 	int directory_lock; /* -1 none; workers do not hold it, because they may hang */
 };
 

@@ -7,6 +7,7 @@ src_triage_libtriage_a_SOURCES = \
 	src/triage/latch.c src/triage/latch.h \
 	src/triage/label.c \
 	src/triage/moved.c src/triage/moved.h \
+	src/triage/none.c \
 	src/triage/phase.c src/triage/phase.h \
 	src/triage/ras.c src/triage/ras.h \
 	src/triage/ras_ask.c \

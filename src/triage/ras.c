@@ -99,6 +99,8 @@ static const char *keep_answer(struct asking *a, const struct vt_ras_answer *ans
 {
 	char number[24] = "";
 
+	if (!a->options->directory)
+		return NULL;
 	if (nth)
 		snprintf(number, sizeof(number), "-%zu", nth + 1);
 

@@ -67,6 +67,9 @@ void vt_triage_drop_gone(const struct vt_processes *processes,
 			 const struct vt_triage_choice *choice, struct vt_triage_found *found);
 void vt_triage_found_deinit(struct vt_triage_found *found);
 
+/* triage/none.c: that there are none. */
+struct vt_error *vt_triage_none(const struct vt_triage_choice *choice);
+
 /* triage/label.c: labels them. suspects must be zeroed. */
 struct vt_error *vt_triage_label(struct vt_processes *processes,
 				 const struct vt_triage_found *found, struct vt_suspects *suspects);

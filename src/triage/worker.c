@@ -243,8 +243,12 @@ static struct vt_error *examine_suspect(struct worker *w)
 static const char *save(struct worker *w)
 {
 	const struct vt_writer_options options = { 0 };
-	char *path =
-		vt_arena_printf(&w->model.arena, "%s/%s", w->options->directory, w->suspect->file);
+	const char *path;
+
+	if (!w->options->directory)
+		return NULL;
+	path = vt_arena_printf(&w->model.arena, "%s/%s", w->options->directory, w->suspect->file);
+
 	VT_ERROR struct vt_error *err =
 		path ? vt_save(vt_write_report_json, &w->model, &options, path) : &vt_enomem;
 
