@@ -119,7 +119,9 @@ static bool is_odd(const struct vt_figures *f, size_t group, size_t row)
 	const struct vt_figures_group *g = &f->groups.data[group], *usual = &f->groups.data[0];
 	uint64_t by = distance(g->most[row], usual->most[row]);
 
-	return group && by > LIKE_BYTES && by > usual->most[row] / LIKE_PART;
+	return group && g->most[row] != VT_FIGURE_UNKNOWN &&
+	       usual->most[row] != VT_FIGURE_UNKNOWN && by > LIKE_BYTES &&
+	       by > usual->most[row] / LIKE_PART;
 }
 
 static void print_row(struct vt_line *line, const struct vt_figures *f, size_t row, size_t n)
@@ -132,13 +134,17 @@ static void print_row(struct vt_line *line, const struct vt_figures *f, size_t r
 		uint64_t bytes = f->groups.data[i].most[row];
 
 		vt_line_right(line, is_odd(f, i, row) ? VT_BOLD : VT_PLAIN,
-			      bytes ? vt_format_size(size, bytes) : "-", GROUP_COLUMNS);
+			      bytes == VT_FIGURE_UNKNOWN ? "?" :
+			      bytes                      ? vt_format_size(size, bytes) :
+							   "-",
+			      GROUP_COLUMNS);
 	}
 	vt_line_end(line);
 }
 
 struct row {
-	uint64_t bytes;
+	uint64_t bytes; /* the largest that is known */
+	bool shown;
 	size_t row;
 };
 
@@ -156,15 +162,19 @@ static void print_rows(struct vt_line *line, const struct vt_figures *f, size_t 
 	struct row rows[VT_FIGURES_MAX];
 
 	for (size_t i = 0; i < f->n_rows; i++) {
-		rows[i] = (struct row){ 0, i };
-		for (size_t g = 0; g < n; g++)
-			if (f->groups.data[g].most[i] > rows[i].bytes)
-				rows[i].bytes = f->groups.data[g].most[i];
+		rows[i] = (struct row){ .row = i };
+		for (size_t g = 0; g < n; g++) {
+			uint64_t bytes = f->groups.data[g].most[i];
+
+			rows[i].shown |= bytes != 0;
+			if (bytes != VT_FIGURE_UNKNOWN && bytes > rows[i].bytes)
+				rows[i].bytes = bytes;
+		}
 	}
 	if (f->n_sorted)
 		qsort(rows, f->n_sorted, sizeof(*rows), larger_first);
 	for (size_t i = 0; i < f->n_rows; i++)
-		if (rows[i].bytes)
+		if (rows[i].shown)
 			print_row(line, f, rows[i].row, n);
 }
 
@@ -184,6 +194,15 @@ static bool are_alike_only(const struct vt_figures *f, size_t n)
 	return false;
 }
 
+static bool is_any_unknown(const struct vt_figures *f, size_t n)
+{
+	for (size_t g = 0; g < n; g++)
+		for (size_t i = 0; i < f->n_rows; i++)
+			if (f->groups.data[g].most[i] == VT_FIGURE_UNKNOWN)
+				return true;
+	return false;
+}
+
 static void print_rest(struct vt_line *line, const struct vt_job *job, const struct vt_figures *f,
 		       size_t shown)
 {
@@ -197,6 +216,8 @@ static void print_rest(struct vt_line *line, const struct vt_job *job, const str
 		vt_str_add(
 			&text,
 			"Ranks in one column are within 2 %, or 16 MiB; the figure is the largest. ");
+	if (is_any_unknown(f, shown))
+		vt_str_add(&text, "-: none; ?: not known. ");
 	if (left)
 		vt_str_addf(&text, "%s more rank%s, with other figures: in the JSON report. ",
 			    vt_format_count(count, left), left == 1 ? "" : "s");

@@ -9,6 +9,8 @@
 
 #define VT_FIGURES_MAX 48 /* rows */
 
+#define VT_FIGURE_UNKNOWN UINT64_MAX /* shown as "?"; 0 is shown as "-" */
+
 struct vt_figures_group {
 	uint64_t least[VT_FIGURES_MAX], most[VT_FIGURES_MAX];
 	struct vt_job_indices members;

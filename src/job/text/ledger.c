@@ -60,7 +60,11 @@ static bool add(struct vt_figures *f, const struct vt_member *member, uint32_t i
 		return vt_figures_add(f, NULL, index);
 	*any = true;
 	for (size_t row = 0; row < VT_N_JOB_LINES; row++)
-		rows[row] = lines.bytes[line_of(row)];
+		rows[row] = lines.listed && !lines.rest_known &&
+					    (line_of(row) == VT_JOB_REST ||
+					     line_of(row) == VT_JOB_TOTAL) ?
+				    VT_FIGURE_UNKNOWN :
+				    lines.bytes[line_of(row)];
 	return vt_figures_add(f, rows, index);
 }
 
