@@ -383,9 +383,12 @@ void vt_job_miss(struct vt_job *job, const char *why);
 /* Removes the answer with that index. */
 void vt_job_drop_ras(struct vt_job *job, size_t index);
 
+/* They are numbered ranks of the job, all of them. */
+bool vt_job_are_ranks(const struct vt_job *job, const struct vt_member_set *set);
+
 /*
- * The members: "0-2,4-7" (ranks), "workers 0-7 of rank 3", else "pid 4711@node3"; about columns
- * wide.
+ * The members: "0-2,4-7" (ranks; beside others "ranks 0-2,4-7"), "workers 0-7 of rank 3", else "pid
+ * 4711@node3"; about columns wide.
  */
 struct vt_str;
 void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns,

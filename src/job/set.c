@@ -54,6 +54,7 @@ struct writing {
 	struct vt_str *out;
 	struct vt_str item;
 	bool full;
+	const char *before; /* the ranks, which are not alone: "rank ", "ranks " */
 };
 
 /* The item, if there is room for it, and for dots unless it is the last. */
@@ -113,7 +114,8 @@ static size_t put_ranks(struct writing *w, size_t i)
 		for (; i < w->set->n && is_rank(label_at(w, i)) && label_at(w, i)->rank <= last + 1;
 		     i++)
 			last = label_at(w, i)->rank;
-		set_range(&w->item, first, last, "", "");
+		set_range(&w->item, first, last, w->before, w->before);
+		w->before = "";
 		put_item(w, ",", i == w->set->n);
 	}
 	return i;
@@ -186,11 +188,32 @@ static size_t put_process(struct writing *w, size_t i)
 	return i + 1;
 }
 
+static size_t count_ranks(const struct vt_job *job, const struct vt_member_set *set)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < set->n; i++)
+		n += is_rank(&job->members.data[set->members[i]].label);
+	return n;
+}
+
+bool vt_job_are_ranks(const struct vt_job *job, const struct vt_member_set *set)
+{
+	return set->n && count_ranks(job, set) == set->n;
+}
+
 void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns,
 		    struct vt_str *out)
 {
+	size_t ranks = count_ranks(job, set);
 	struct vt_str text = { 0 };
-	struct writing w = { .job = job, .set = set, .columns = columns, .out = &text };
+	struct writing w = { .job = job,
+			     .set = set,
+			     .columns = columns,
+			     .out = &text,
+			     .before = ranks == set->n ? "" :
+				       ranks > 1       ? "ranks " :
+							 "rank " };
 
 	for (size_t i = 0; i < set->n && !w.full;) {
 		if (is_rank(label_at(&w, i)))

@@ -5,6 +5,7 @@ src_job_text_libtext_a_SOURCES = \
 	src/job/text/chains.c \
 	src/job/text/figures.c src/job/text/figures.h \
 	src/job/text/groups.c \
+	src/job/text/holders.c \
 	src/job/text/ledger.c \
 	src/job/text/memory.c \
 	src/job/text/ras.c \

@@ -10,97 +10,10 @@
 #include "job/text/text.h"
 
 #define MAX_DEVICES 16
-#define MAX_HOLDERS 4
+#define MAX_HOLDER_LINES 12
 #define HOLDERS 55 /* column */
 
 /* ---- devices ---- */
-
-/* "rank 3 48.0 GiB": PyTorch's; where any device is counted, the driver's: "(PyTorch 41.2 GiB)" */
-static void add_holder(const struct vt_job *job, const struct vt_job_device *d, size_t holder,
-		       bool counted, struct vt_str *text)
-{
-	uint32_t index = d->holders.members[holder];
-	const struct vt_member *m = &job->members.data[index];
-	const struct vt_job_held *held = &d->held[holder];
-	const struct vt_job_memory *memory =
-		held->memory == VT_NO_MEMORY ? NULL : &m->memory.data[held->memory];
-	struct vt_member_set set = { .members = &index, .n = 1 };
-	char size[VT_NUM_MAX];
-
-	if (m->label.role == VT_ROLE_RANK && m->label.rank >= 0 && m->label.in_job)
-		vt_str_add(text, "rank ");
-	vt_job_add_set(job, &set, 40, text);
-	if ((m->label.role == VT_ROLE_OTHER || !m->label.in_job) && *m->label.name)
-		vt_str_addf(text, " (%.32s%s)", m->label.name,
-			    m->label.in_job ? "" : ", outside the job");
-	if (!counted) {
-		vt_str_addf(text, " %s",
-			    memory && memory->known ? vt_format_size(size, memory->reserved) : "?");
-		return;
-	}
-	vt_str_addf(text, " %s", held->counted ? vt_format_size(size, held->bytes) : "?");
-	if (memory && memory->known)
-		vt_str_addf(text, " (PyTorch %s)", vt_format_size(size, memory->reserved));
-}
-
-/* "pid 4711 (python, gone) 2.00 GiB": no member of the job, not even one outside it. */
-static void add_stranger(const struct vt_model_counted *p, struct vt_str *text)
-{
-	static const char *const lives[VT_N_LIVES] = {
-		[VT_LIFE_ZOMBIE] = "has ended",
-		[VT_LIFE_GONE] = "gone",
-	};
-	const char *life = lives[p->life];
-	char size[VT_NUM_MAX];
-
-	vt_str_addf(text, "pid %d", (int)p->pid);
-	if (*p->name || life)
-		vt_str_addf(text, " (%.32s%s%s)", p->name, *p->name && life ? ", " : "",
-			    life ? life : "");
-	vt_str_addf(text, " %s", p->bytes_known ? vt_format_size(size, p->bytes) : "?");
-}
-
-static bool is_holder(const struct vt_job *job, const struct vt_job_device *d,
-		      const struct vt_model_counted *p)
-{
-	for (size_t i = 0; i < d->holders.n && p->life != VT_LIFE_UNKNOWN; i++)
-		if (d->held[i].listed &&
-		    job->members.data[d->holders.members[i]].label.pid == p->pid)
-			return true;
-	return false;
-}
-
-/* Returns how many there are; count is how many were said before. */
-static size_t add_strangers(const struct vt_job *job, const struct vt_job_device *d, size_t count,
-			    struct vt_str *text)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; d->gpu && i < d->gpu->n; i++) {
-		const struct vt_model_counted *p = &d->usage->processes.data[d->gpu->first + i];
-
-		if (is_holder(job, d, p))
-			continue;
-		if (count + n < MAX_HOLDERS) {
-			vt_str_add(text, count + n ? ", " : "");
-			add_stranger(p, text);
-		}
-		n++;
-	}
-	return n;
-}
-
-/* "nobody 300 MiB": used, and in no process's count */
-static void add_nobody(const struct vt_job_device *d, struct vt_str *text)
-{
-	char size[VT_NUM_MAX];
-
-	if (!d->gpu || !d->gpu->rest_known || d->gpu->rest_bytes <= 0)
-		return;
-	vt_str_addf(text, "%s%s %s", text->n ? ", " : "",
-		    d->usage->whole ? "no process" : "no process seen from there",
-		    vt_format_size(size, (uint64_t)d->gpu->rest_bytes));
-}
 
 static void print_size(struct vt_line *line, bool known, uint64_t bytes)
 {
@@ -114,7 +27,6 @@ static void print_device(struct vt_line *line, const struct vt_job *job,
 			 const struct vt_job_device *d, bool counted)
 {
 	struct vt_str text = { 0 };
-	size_t n;
 
 	vt_line_pad(line, 2);
 	vt_str_addf(&text, "%.40s%s%s", d->host, *d->host ? " " : "", d->name);
@@ -125,15 +37,8 @@ static void print_device(struct vt_line *line, const struct vt_job *job,
 	print_size(line, d->known, d->outside);
 	vt_line_pad(line, HOLDERS);
 	vt_str_clear(&text);
-	for (size_t i = 0; i < d->holders.n && i < MAX_HOLDERS; i++) {
-		vt_str_add(&text, i ? ", " : "");
-		add_holder(job, d, i, counted, &text);
-	}
-	n = d->holders.n + add_strangers(job, d, d->holders.n, &text);
-	if (n > MAX_HOLDERS)
-		vt_str_addf(&text, ", %zu more", n - MAX_HOLDERS);
-	add_nobody(d, &text);
-	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), HOLDERS + 2, 3);
+	line->buf.failed |= !vt_text_job_holders(job, d, counted, &text);
+	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), HOLDERS + 2, MAX_HOLDER_LINES);
 	line->buf.failed |= text.failed;
 	vt_str_deinit(&text);
 }

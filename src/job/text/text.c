@@ -409,7 +409,7 @@ static void print_reason(struct vt_line *line, const struct vt_job *job, enum vt
 {
 	const struct vt_member *m = &job->members.data[same->data[0]];
 	struct vt_member_set set = { .members = same->data, .n = same->n };
-	bool rank = m->label.role == VT_ROLE_RANK && m->label.rank >= 0 && m->label.in_job;
+	bool rank = vt_job_are_ranks(job, &set);
 	struct vt_str text = { 0 };
 
 	vt_str_add(&text, !rank ? "" : same->n > 1 ? "ranks " : "rank ");

@@ -22,6 +22,14 @@ void vt_text_job_groups(struct vt_line *line, const struct vt_job *job);
 void vt_text_job_devices(struct vt_line *line, const struct vt_job *job);
 void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job);
 
+/*
+ * job/text/holders.c: who uses a device, each with its memory: by the driver's count, or PyTorch's.
+ * False: out of memory.
+ */
+struct vt_str;
+bool vt_text_job_holders(const struct vt_job *job, const struct vt_job_device *d, bool counted,
+			 struct vt_str *text);
+
 /* job/text/ledger.c: which libraries hold the memory of ranks. */
 void vt_text_job_ledger(struct vt_line *line, const struct vt_job *job);
 
