@@ -6,20 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/cxxname.h"
 #include "base/format.h"
 #include "job/internal.h"
 #include "report/text/text.h"
 #include "job/text/text.h"
 
 #define MAX_VERDICT_LINES 4
-#define MAX_OUTLIERS 4   /* groups with their stacks */
-#define MAX_FRAMES 14    /* of each */
-#define MAX_INNER 4      /* native ones among them */
-#define LAST_FRAMES 2    /* of a node that are always shown */
-#define MAX_NODES 24     /* of each tree */
-#define MAX_NODE_LINES 8 /* what its threads do is at its end */
-#define MAX_UNREAD 8     /* reasons */
+#define MAX_OUTLIERS 4 /* groups with their stacks */
+#define MAX_FRAMES 14  /* of each */
+#define MAX_INNER 4    /* native ones among them */
+#define MAX_UNREAD 8   /* reasons */
 #define MAX_DIAGS 8
 #define SEPARATOR " · "
 
@@ -165,25 +161,6 @@ static void print_verdicts(struct vt_line *line, const struct vt_job *job)
 
 /* ---- frames ---- */
 
-/* "train_step train.py:88", "at::native::add libtorch_cpu.so" */
-static void add_frame(struct vt_str *text, const struct vt_job_frame *f, bool ascii)
-{
-	const char *where = f->file ? f->file : f->module,
-		   *slash = where ? strrchr(where, '/') : NULL;
-
-	if (!f->function)
-		vt_str_add(text, "??");
-	else if (f->kind == VT_FRAME_PYTHON)
-		vt_str_add(text, f->function);
-	else
-		vt_cxx_short_name(text, f->function, strcspn(f->function, "@"),
-				  ascii ? "..." : "…");
-	if (where)
-		vt_str_addf(text, " %s", slash ? slash + 1 : where);
-	if (f->file && f->line > 0)
-		vt_str_addf(text, ":%d", f->line);
-}
-
 /* The frames of a stack to show, as indices, innermost first. Returns their number. */
 static size_t choose_frames(const struct vt_job *job, const struct vt_job_stack *stack,
 			    size_t chosen[MAX_FRAMES])
@@ -216,8 +193,9 @@ static void print_stack(struct vt_line *line, const struct vt_job *job,
 
 		vt_line_pad(line, 6);
 		vt_str_clear(&name);
-		add_frame(&name, &(struct vt_job_frame){ .kind = f->kind, .function = f->function },
-			  line->ascii);
+		vt_text_job_frame(
+			&name, &(struct vt_job_frame){ .kind = f->kind, .function = f->function },
+			line->ascii);
 		vt_line_cell(line,
 			     f->program  ? VT_BOLD :
 			     f->function ? VT_PLAIN :
@@ -236,16 +214,6 @@ static void print_stack(struct vt_line *line, const struct vt_job *job,
 }
 
 /* ---- outliers ---- */
-
-/* "3 [1]", in so many columns at most. */
-static void add_set(const struct vt_job *job, const struct vt_member_set *set, int columns,
-		    struct vt_str *text)
-{
-	char count[VT_NUM_MAX];
-
-	vt_job_add_set(job, set, (size_t)columns, text);
-	vt_str_addf(text, " [%s]", vt_format_count(count, set->n));
-}
 
 /* The members that do the same as this one, which must be the first of them; otherwise false. */
 static bool gather_same(struct vt_line *line, const struct vt_job *job, size_t first,
@@ -277,7 +245,7 @@ static void print_outlier(struct vt_line *line, const struct vt_job *job,
 	struct vt_str text = { 0 };
 
 	vt_line_pad(line, 2);
-	add_set(job, &set, line->columns / 3, &text);
+	vt_text_job_set(job, &set, line->columns / 3, &text);
 	vt_line_add(line, VT_WARN, vt_str_get(&text));
 	vt_str_clear(&text);
 	vt_str_addf(&text, "  pid %d on %.64s, thread %s: ", (int)m->label.pid, m->label.host,
@@ -302,98 +270,6 @@ static void print_outliers(struct vt_line *line, const struct vt_job *job)
 		print_outlier(line, job, &same);
 	}
 	free(same.data);
-}
-
-/* ---- the tree ---- */
-
-static bool is_section_start(const struct vt_job *job, size_t i)
-{
-	const struct vt_job_node *node = &job->tree.data[i], *before = i ? node - 1 : NULL;
-
-	return !before || node->role != before->role || node->of_main != before->of_main;
-}
-
-static void print_section(struct vt_line *line, const struct vt_job_node *node)
-{
-	static const char *const names[VT_N_ROLES] = {
-		[VT_ROLE_RANK] = "Ranks",
-		[VT_ROLE_LOADER] = "Loader workers",
-		[VT_ROLE_CHECKPOINT] = "Checkpoint writers",
-		[VT_ROLE_LAUNCHER] = "Launchers",
-		[VT_ROLE_OTHER] = "Other processes",
-	};
-
-	vt_text_title(line, node->of_main ? "outermost frames first" : NULL, "%s: %s",
-		      names[node->role], node->of_main ? "main threads" : "other threads");
-}
-
-/*
- * The program's code, and the frames where the path forks or ends; the rest is libraries calling
- * each other.
- */
-static bool is_shown(const struct vt_job *job, const struct vt_job_node *node, size_t i)
-{
-	return i + LAST_FRAMES >= node->n_frames || i == 0 ||
-	       job->frames.data[node->frames[i]].program;
-}
-
-static void add_chain(struct vt_str *text, const struct vt_job *job, const struct vt_job_node *node,
-		      bool ascii)
-{
-	bool left_out = false;
-
-	for (size_t i = 0; i < node->n_frames; i++) {
-		if (!is_shown(job, node, i)) {
-			left_out = true;
-			continue;
-		}
-		vt_str_add(text, left_out ? " > … > " : i ? " > " : "");
-		add_frame(text, &job->frames.data[node->frames[i]], ascii);
-		left_out = false;
-	}
-}
-
-static void print_node(struct vt_line *line, const struct vt_job *job,
-		       const struct vt_job_node *node)
-{
-	int indent = 2 + 2 * (int)(node->depth < 8 ? node->depth : 8),
-	    sets = line->columns / 5 > 20 ? line->columns / 5 : 20, column = indent + sets;
-	struct vt_str text = { 0 };
-	char count[VT_NUM_MAX];
-
-	vt_line_pad(line, indent);
-	add_set(job, &node->members, sets - 6, &text);
-	vt_line_add(line, node->outlier ? VT_WARN : VT_BOLD, vt_str_get(&text));
-	vt_str_clear(&text);
-	add_chain(&text, job, node, line->ascii);
-	if (node->does)
-		vt_str_addf(&text, "%s%s", node->n_frames ? ": " : "", node->does);
-	if (node->does && node->threads > node->members.n)
-		vt_str_addf(&text, " (%s threads)", vt_format_count(count, node->threads));
-	vt_line_pad(line, vt_line_room(line) < line->columns - column ?
-				  line->columns - vt_line_room(line) + 2 :
-				  column);
-	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), column, MAX_NODE_LINES);
-	line->buf.failed |= text.failed;
-	vt_str_deinit(&text);
-}
-
-static void print_tree(struct vt_line *line, const struct vt_job *job)
-{
-	char count[VT_NUM_MAX];
-
-	for (size_t i = 0, end; i < job->tree.n; i = end) {
-		print_section(line, &job->tree.data[i]);
-		for (end = i; end < job->tree.n && (end == i || !is_section_start(job, end)); end++)
-			if (end - i < MAX_NODES)
-				print_node(line, job, &job->tree.data[end]);
-		if (end - i > MAX_NODES) {
-			vt_line_pad(line, 2);
-			vt_line_addf(line, VT_DIM, "… %s more in the JSON report",
-				     vt_format_count(count, end - i - MAX_NODES));
-			vt_line_end(line);
-		}
-	}
 }
 
 /* ---- processes that could not be read ---- */
@@ -574,7 +450,7 @@ struct vt_error *vt_write_job_text(const void *what, const struct vt_writer_opti
 	print_verdicts(&line, job);
 	vt_text_job_groups(&line, job);
 	print_outliers(&line, job);
-	print_tree(&line, job);
+	vt_text_job_tree(&line, job);
 	vt_text_job_ras(&line, job);
 	vt_text_job_devices(&line, job);
 	vt_text_job_imbalance(&line, job);

@@ -7,6 +7,8 @@
 #include "report/text/line.h"
 #include "report/writer.h"
 
+struct vt_str;
+
 /*
  * The summary: verdicts, outliers, the tree, devices, imbalance, and processes that were not read.
  */
@@ -26,9 +28,19 @@ void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job);
  * job/text/holders.c: who uses a device, each with its memory: by the driver's count, or PyTorch's.
  * False: out of memory.
  */
-struct vt_str;
 bool vt_text_job_holders(const struct vt_job *job, const struct vt_job_device *d, bool counted,
 			 struct vt_str *text);
+
+/* job/text/tree.c: all stacks as a tree. */
+void vt_text_job_tree(struct vt_line *line, const struct vt_job *job);
+
+/*
+ * job/text/frames.c: "train_step train.py:88", "at::native::add libtorch_cpu.so"; a set, "3 [1]", in
+ * so many columns at most.
+ */
+void vt_text_job_frame(struct vt_str *text, const struct vt_job_frame *f, bool ascii);
+void vt_text_job_set(const struct vt_job *job, const struct vt_member_set *set, int columns,
+		     struct vt_str *text);
 
 /* job/text/ledger.c: which libraries hold the memory of ranks. */
 void vt_text_job_ledger(struct vt_line *line, const struct vt_job *job);
