@@ -656,5 +656,36 @@ def test_usage():
     equal(vramtap("triage", "-o", out, "--match", "no such [p]rocess")[0], NOTHING, "exit code for nothing found")
 
 
+def test_without_directory():
+    """The summary alone; nothing is saved, and that is said. With -o the last line is the file to send."""
+    with fake_job() as (launcher, _):
+        before = set(os.listdir("."))
+        code, text, err = vramtap("triage", "--children-of", str(launcher))
+        equal(code, COMPLETE, "exit code" + err)
+        check("Ranks: main threads" in text and text.splitlines()[-1].startswith("Nothing was saved; -o DIR "), "the summary", text[-300:])
+        equal(set(os.listdir(".")), before, "files")
+        code, text, err = vramtap("triage", "--children-of", str(launcher), "--json", "-")
+        report = json.loads(text)
+        equal((code, {m["report"] for m in report["members"]}), (COMPLETE, {None}), "JSON")
+        out, _, text = triage("--children-of", launcher)
+        check(text.splitlines()[-1].startswith(f"To send: {out}/report.json, "), "what to send", text[-300:])
+        code, _, err = vramtap("triage", "--quiet", "--children-of", str(launcher))
+        check(code == 64 and "--quiet leaves no result" in err, "quiet, and nowhere to", code, err)
+
+
+def test_nothing_found():
+    """By which words, and where; a plain user may not see all."""
+    host = os.uname().nodename
+    for args, named in ((["--job", "4711"], "--job 4711"), (["--match", "no such\x1bprogram"], "--match no such\\x1bprogram"),
+                        (["--cgroup", "/nowhere", "--job", "1"], "--job 1 or --cgroup /nowhere")):
+        code, _, err = vramtap("triage", *args)
+        equal(code, 2, "exit code" + err)
+        check(f"no process on {host} matches {named}" in err, "named", err)
+        check("run as root" not in err or os.geteuid(), "root is told to be root", err)
+        if os.geteuid() == 0 and shutil.which("setpriv"):
+            done = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", VRAMTAP, "triage", *args], capture_output=True, check=False)
+            check(b"there may be processes of other users that cannot be seen: run as root" in done.stderr, "hidden ones", done.stderr)
+
+
 if __name__ == "__main__":
     main(globals())

@@ -26,7 +26,7 @@ void vt_text_job_frame(struct vt_str *text, const struct vt_job_frame *f, bool a
 }
 
 void vt_text_job_set(const struct vt_job *job, const struct vt_member_set *set, int columns,
-		    struct vt_str *text)
+		     struct vt_str *text)
 {
 	char count[VT_NUM_MAX];
 

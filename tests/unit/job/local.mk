@@ -32,3 +32,8 @@ unit_tests += tests/unit/job/test_chains
 tests_unit_job_test_chains_SOURCES = tests/unit/job/test_chains.c $(job_models)
 tests_unit_job_test_chains_CPPFLAGS = $(unit_cppflags)
 tests_unit_job_test_chains_LDADD = $(vt_job) $(unit_libs)
+
+unit_tests += tests/unit/job/test_text
+tests_unit_job_test_text_SOURCES = tests/unit/job/test_text.c $(job_models)
+tests_unit_job_test_text_CPPFLAGS = $(unit_cppflags)
+tests_unit_job_test_text_LDADD = $(vt_job) $(unit_libs)

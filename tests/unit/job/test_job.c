@@ -1941,7 +1941,7 @@ static void test_summary(void **state)
 			if (columns >= 80 && !strcmp(job_model_hangs[i], "sequences"))
 				assert_contains(text.data, "BFloat16\n");
 			if (columns >= 80 && !strcmp(job_model_hangs[i], "loaders"))
-				assert_contains(text.data, ": waits for a DataLoader worker\n");
+				assert_contains(text.data, " waits for a DataLoader worker\n");
 			free(text.data);
 		}
 		vt_job_deinit(&job);
