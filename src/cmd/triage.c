@@ -402,19 +402,13 @@ static void say_where(const struct arguments *args)
 {
 	const char *directory = args->triage.directory;
 
-	if (!directory && args->from.list.n)
-		return;
-	fputs(directory ? "To send: " : "Nothing was saved; ", stdout);
 	if (directory) {
+		fputs("To send: ", stdout);
 		vt_print_escaped(stdout, directory);
-		fputs("/" VT_TRIAGE_REPORT, stdout);
+		fputs("/" VT_TRIAGE_REPORT "\n", stdout);
+	} else if (!args->from.list.n) {
+		fputs("Nothing was saved; -o DIR does that.\n", stdout);
 	}
-	fputs(!directory ?
-		      "-o DIR saves this and a report of each process, to be sent to others.\n" :
-	      args->from.list.n ?
-		      ", which has all of this and more.\n" :
-		      ", which has all of this and more; beside it is a report of each process.\n",
-	      stdout);
 }
 
 /* The directory first: a user in a hurry needs it most. A full disk must not lose the text. */

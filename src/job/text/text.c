@@ -53,12 +53,21 @@ static size_t count_cores(const struct vt_job *job)
 	return n;
 }
 
+/* Outsiders may come before: they have ranks of their own. */
+static const struct vt_label *first_of_job(const struct vt_job *job)
+{
+	for (size_t i = 0; i < job->members.n; i++)
+		if (job->members.data[i].label.in_job)
+			return &job->members.data[i].label;
+	return job->members.n ? &job->members.data[0].label : NULL;
+}
+
 /* Otherwise the head would describe only one of several. */
 static bool is_one_job(const struct vt_job *job)
 {
-	const struct vt_label *first = &job->members.data[0].label;
+	const struct vt_label *first = first_of_job(job);
 
-	for (size_t i = 1; i < job->members.n && first->role == VT_ROLE_RANK; i++) {
+	for (size_t i = 0; i < job->members.n && first->role == VT_ROLE_RANK; i++) {
 		const struct vt_label *label = &job->members.data[i].label;
 
 		if (label->role == VT_ROLE_RANK && label->in_job &&
@@ -108,7 +117,7 @@ static void print_where(struct vt_line *line, const struct vt_job *job, bool one
 
 static void print_head(struct vt_line *line, const struct vt_job *job)
 {
-	const struct vt_label *first = job->members.n ? &job->members.data[0].label : NULL;
+	const struct vt_label *first = first_of_job(job);
 	size_t hosts = count_hosts(line, job), ranks = count_role(job, VT_ROLE_RANK);
 	bool one = first && is_one_job(job);
 	struct vt_str text = { 0 };
