@@ -35,8 +35,8 @@ bool vt_text_job_holders(const struct vt_job *job, const struct vt_job_device *d
 void vt_text_job_tree(struct vt_line *line, const struct vt_job *job);
 
 /*
- * job/text/frames.c: "train_step train.py:88", "at::native::add libtorch_cpu.so"; a set, "3 [1]", in
- * so many columns at most.
+ * job/text/frames.c: "train_step train.py:88", "at::native::add libtorch_cpu.so"; a set, "3 [1]",
+ * in so many columns at most.
  */
 void vt_text_job_frame(struct vt_str *text, const struct vt_job_frame *f, bool ascii);
 void vt_text_job_set(const struct vt_job *job, const struct vt_member_set *set, int columns,

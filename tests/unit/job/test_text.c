@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The summary's tables: ranks of one device with like figures are one entry, the job's own come
- * first, and nobody is left out without a word; a stack that does not fit has a line for each frame.
+ * first, and nobody is left out without a word; a stack that does not fit has a line for each
+ * frame.
  */
 #include <setjmp.h>
 #include <stdarg.h>
