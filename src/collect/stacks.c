@@ -556,13 +556,52 @@ static void add_thread(struct vt_stacks *s, size_t i)
 	apply_view(s, i, thread);
 }
 
+/* A note for each reason. When nothing could be stopped at all, that has been said. */
+static void say_what_was_not_stopped(struct vt_stacks *s)
+{
+	const struct vt_session *session = &s->c->stop.session;
+	const char *said[8];
+	size_t n_said = 0;
+
+	for (size_t i = 0; i < session->threads.n && n_said < 8; i++) {
+		const char *why = session->threads.data[i].why;
+		size_t n = 0, k = 0;
+
+		if (!why || !vt_stop_has_escaped(s->c, &session->threads.data[i]))
+			continue;
+		while (k < n_said && strcmp(said[k], why) != 0)
+			k++;
+		if (k < n_said)
+			continue;
+		said[n_said++] = why;
+		for (size_t j = i; j < session->threads.n; j++)
+			n += session->threads.data[j].why &&
+			     !strcmp(session->threads.data[j].why, why) &&
+			     vt_stop_has_escaped(s->c, &session->threads.data[j]);
+		vt_model_diag(s->c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "not-stopped",
+			      "%zu of %zu threads could not be stopped and %s: %s%s", n,
+			      s->c->model->threads.n,
+			      n == 1 ? "was read as it is" : "were read as they are",
+			      n == 1 ? "" : "for each, ", why);
+	}
+}
+
+/* Of threads that ran, it is told elsewhere that they have no native frames. */
+static bool is_cut(const struct vt_stacks *s, const struct vt_model_stack *stack)
+{
+	return stack->n_frames > 0 && stack->why && *stack->why &&
+	       (stack->has_native || s->c->model->view == VT_VIEW_PYTHON || !s->n_ran);
+}
+
 static void say_what_is_missing(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
-	size_t bare = 0;
+	size_t bare = 0, cut = 0;
 
 	for (size_t i = 0; i < c->model->threads.n; i++) {
 		const struct vt_model_thread *thread = &c->model->threads.data[i];
+
+		cut += is_cut(s, &thread->stack);
 
 		/*
 		 * A main thread that called pthread_exit() stays as a zombie: it has no stack to
@@ -577,13 +616,15 @@ static void say_what_is_missing(struct vt_stacks *s)
 			"%zu of %zu threads were not stopped and ran: they have no native frames",
 			s->n_ran, c->model->threads.n);
 	else if (s->n_escaped && c->options->touch != VT_TOUCH_NOTHING)
-		vt_model_diag(
-			c->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "not-stopped",
-			"%zu of %zu threads sleep uninterruptibly and could not be stopped: they were read as they are",
-			s->n_escaped, c->model->threads.n);
+		say_what_was_not_stopped(s);
 	if (bare)
 		vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "no-frames",
 			      "%zu of %zu threads have no stack", bare, c->model->threads.n);
+	if (cut)
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "cut-stacks",
+			"callers may be missing in the stacks of %zu of %zu threads: each says where and why",
+			cut, c->model->threads.n);
 }
 
 /* All of this needs 64-bit words, and so does reading the thread's registers. */

@@ -79,8 +79,8 @@ static void stop(struct vt_collect *c, const struct vt_sleepers *sleepers)
 		vt_collect_diag_error(
 			c, VT_DIAG_MISSING, VT_STAGE_STACKS,
 			c->options->want & VT_WANT_THREADS ?
-				"the threads could not be stopped; their stacks were read while they ran" :
-				"the threads could not be stopped, the memory is read while they run",
+				"the threads could not be stopped; their stacks were read without that" :
+				"the threads could not be stopped; the memory was read without that",
 			err);
 		return;
 	}

@@ -127,9 +127,9 @@ def check_innocent(report, concerned):
     check(outliers and outliers <= concerned, "the ranks that differ", outliers, concerned)
 
 
-def check_completeness(report, partial):
-    """These are the ones that are not fully known."""
-    not_complete = {pid for pid, m in by_pid(report).items() if m["completeness"] != "complete"}
+def check_completeness(report, partial, cut=()):
+    """These are the ones that are not fully known; in the stacks of others, callers may be missing."""
+    not_complete = {pid for pid, m in by_pid(report).items() if m["completeness"] != "complete"} - set(cut)
     equal(not_complete, partial, "the ranks that are not fully known")
 
 
@@ -187,7 +187,8 @@ def check_planted(what, of, where, of_rank, of_worker):
                   report["found"]["verdicts"])
         check_innocent(report, {rank, worker} if of_worker else {rank})
         chain = check_chain(report, text, what, where, rank, worker if of_worker else None)
-        check_completeness(report, set())
+        # MKL's kernels have no unwind information. Of one that is not stopped, not all registers are known.
+        check_completeness(report, set(), {rank, worker} if what in ("evaluation", "sleeps", "worker-sleeps") else ())
         # vramtap waits 100 ms for one in uninterruptible sleep before it stops all.
         moments = [m["stopped_at_ns"] for m in report["members"] if "stopped_at_ns" in m]
         check(what != "sleeps" or "stopped_at_ns" in by_pid(report)[rank], "the other threads of the one that sleeps are not stopped")

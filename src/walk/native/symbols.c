@@ -37,7 +37,7 @@ struct candidate {
 struct wanted {
 	uint64_t vaddr;
 	struct candidate function; /* a symbol with a size that contains vaddr */
-	struct candidate label;    /* the nearest preceding one without a size */
+	struct candidate label;    /* the nearest preceding one without a size, if that names it */
 	/* where the last symbol with a size ends that does not reach vaddr */
 	uint64_t label_floor;
 	/* result */
@@ -52,6 +52,12 @@ struct scan {
 	struct wanted *wanted; /* sorted by vaddr */
 	size_t n;
 	size_t gap; /* the last symbol read lay in (wanted[gap - 1], wanted[gap]] */
+	/*
+	 * It has the functions that are not global, too. Otherwise, the code behind a symbol
+	 * without a size may be that of any function: musl's memset is the last global name in
+	 * front of all its system calls.
+	 */
+	bool has_locals;
 };
 
 /*
@@ -151,6 +157,7 @@ static void offer(struct scan *scan, const Elf64_Sym *sym)
 
 	size_t gap = find_gap(scan, sym->st_value);
 
+	scan->has_locals |= symbol.rank == 1;
 	if (sym->st_size)
 		offer_function(scan, gap, &symbol);
 	else
@@ -172,6 +179,9 @@ static void finish_labels(struct scan *scan)
 	for (size_t i = 0; i < scan->n; i++) {
 		struct wanted *w = &scan->wanted[i];
 		const Elf64_Shdr *section;
+
+		if (!scan->has_locals)
+			w->label.found = false;
 
 		if (w->function.found || !w->label.found)
 			continue;

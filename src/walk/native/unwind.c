@@ -24,6 +24,7 @@
 #define MAX_WORK (50 * 1000 * 1000)
 /* Steps that do not go up the stack: signal stacks, coroutines. A cycle consists of these too. */
 #define MAX_STEPS_DOWN 64
+#define CLONE_BYTES 256 /* more than clone() and clone3() have */
 
 #define BIT(reg) (UINT32_C(1) << (reg))
 
@@ -332,6 +333,82 @@ static bool step_bad_call(struct walk *w)
 	return true;
 }
 
+/* Where "jmp *disp(%rip)" or "call *disp(%rip)", which ends at `end`, goes; 0 unknown. */
+static uint64_t read_slot(struct vt_unwinder *u, uint64_t end)
+{
+	int32_t disp;
+	uint64_t slot;
+
+	if (vt_mem_read(u->src, end - sizeof(disp), &disp, sizeof(disp)) ||
+	    vt_mem_read_u64(u->src, end + (uint64_t)(int64_t)disp, &slot))
+		return 0;
+	return slot;
+}
+
+/* Through a stub of the procedure linkage table: endbr64, bnd, FF 25. */
+static uint64_t behind_stub(struct vt_unwinder *u, uint64_t addr)
+{
+	uint8_t code[16];
+	size_t i = 0;
+
+	if (vt_mem_read(u->src, addr, code, sizeof(code)))
+		return addr;
+	i += !memcmp(code, "\xf3\x0f\x1e\xfa", 4) ? 4 : 0;
+	i += code[i] == 0xf2;
+	return code[i] == 0xff && code[i + 1] == 0x25 ? read_slot(u, addr + i + 6) : addr;
+}
+
+/* What the call instruction in front of a return address calls; 0 unknown. */
+static uint64_t called_before(struct vt_unwinder *u, uint64_t ret)
+{
+	uint8_t code[6];
+	int32_t disp;
+
+	if (!is_code(u, ret - 1) || vt_mem_read(u->src, ret - sizeof(code), code, sizeof(code)))
+		return 0;
+	if (code[0] == 0xff && code[1] == 0x15)
+		return read_slot(u, ret);
+	if (code[1] != 0xe8)
+		return 0;
+	memcpy(&disp, code + 2, sizeof(disp));
+	return behind_stub(u, ret + (uint64_t)(int64_t)disp);
+}
+
+/*
+ * Behind the system call in clone() and clone3(), glibc has no unwind information, because there
+ * the stack is the caller's or a new one. A new thread sees 0, and has no caller. For the other
+ * one, which may wait there as vfork() does, the return address is still on top of the stack.
+ */
+static bool is_in_clone(const struct walk *w)
+{
+	enum { CLONE = 56, CLONE3 = 435 };
+	uint8_t code[2];
+
+	return (w->regs.orig_rax == CLONE || w->regs.orig_rax == CLONE3) &&
+	       !vt_mem_read(w->u->src, w->regs.r[VT_REG_RIP] - sizeof(code), code, sizeof(code)) &&
+	       code[0] == 0x0f && code[1] == 0x05;
+}
+
+static bool is_new_thread(const struct walk *w)
+{
+	return !(w->regs.unknown & BIT(VT_REG_RAX)) && w->regs.r[VT_REG_RAX] == 0;
+}
+
+/* Only behind a call of what runs now. */
+static bool step_clone(struct walk *w)
+{
+	uint64_t sp = w->regs.r[VT_REG_RSP], pc = w->regs.r[VT_REG_RIP], caller, callee;
+
+	if (vt_mem_read_u64(w->u->src, sp, &caller))
+		return false;
+	callee = called_before(w->u, caller);
+	if (!callee || callee > pc || pc - callee > CLONE_BYTES)
+		return false;
+	w->regs.r[VT_REG_RIP] = caller;
+	w->regs.r[VT_REG_RSP] = w->cfa = sp + sizeof(caller);
+	return true;
+}
+
 /*
  * Code without unwind information: generated at run time, hand-written, or in a file that cannot be
  * opened.
@@ -342,7 +419,11 @@ static enum step step_without_row(struct walk *w, const struct unwind_info *info
 	uint64_t rbp = w->regs.r[VT_REG_RBP];
 	char where[112];
 
-	if (w->activation && step_bad_call(w)) {
+	bool in_clone = w->activation && is_in_clone(w);
+
+	if (in_clone && is_new_thread(w))
+		return STEP_OUTERMOST;
+	if ((w->activation && step_bad_call(w)) || (in_clone && step_clone(w))) {
 		w->activation = false;
 		return STEP_OK;
 	}

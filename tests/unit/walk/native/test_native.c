@@ -696,6 +696,22 @@ static struct elf *elf_with_symbols(uint32_t symtab_type)
 	return elf;
 }
 
+/* As in .dynsym, or after strip -x: what runs behind a label may be a function without a name. */
+static void test_labels_without_locals(void **state)
+{
+	struct elf *elf = elf_create();
+
+	(void)state;
+	add_code_sections(elf);
+	add_symbol(elf, "first", TEXT + 0x10, 0x20, STB_GLOBAL, STT_FUNC, 1);
+	add_symbol(elf, "memset", TEXT + 0x40, 0, STB_GLOBAL, STT_FUNC, 1);
+	elf_finish(elf, SHT_DYNSYM);
+	check_name(elf, TEXT + 0x14, "first", 4);
+	check_name(elf, TEXT + 0x40, NULL, 0);
+	check_name(elf, TEXT + 0x180, NULL, 0);
+	free(elf);
+}
+
 static void check_all_names(struct elf *elf)
 {
 	check_name(elf, TEXT, NULL, 0);
@@ -963,14 +979,23 @@ static void test_damaged_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own_stack),        cmocka_unit_test(test_own_handler),
-		cmocka_unit_test(test_deep_recursion),   cmocka_unit_test(test_frame_records),
-		cmocka_unit_test(test_bad_call),         cmocka_unit_test(test_unknown_registers),
-		cmocka_unit_test(test_signal_frame),     cmocka_unit_test(test_circles),
-		cmocka_unit_test(test_random_stacks),    cmocka_unit_test(test_names),
-		cmocka_unit_test(test_names_at_once),    cmocka_unit_test(test_demangled),
-		cmocka_unit_test(test_debugdata),        cmocka_unit_test(test_plt),
-		cmocka_unit_test(test_without_sections), cmocka_unit_test(test_damaged_file),
+		cmocka_unit_test(test_own_stack),
+		cmocka_unit_test(test_own_handler),
+		cmocka_unit_test(test_deep_recursion),
+		cmocka_unit_test(test_frame_records),
+		cmocka_unit_test(test_bad_call),
+		cmocka_unit_test(test_unknown_registers),
+		cmocka_unit_test(test_signal_frame),
+		cmocka_unit_test(test_circles),
+		cmocka_unit_test(test_random_stacks),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_labels_without_locals),
+		cmocka_unit_test(test_names_at_once),
+		cmocka_unit_test(test_demangled),
+		cmocka_unit_test(test_debugdata),
+		cmocka_unit_test(test_plt),
+		cmocka_unit_test(test_without_sections),
+		cmocka_unit_test(test_damaged_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
