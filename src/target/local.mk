@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += src/target/libtarget.a
 src_target_libtarget_a_SOURCES = \
+	src/target/absent.c src/target/absent.h \
 	src/target/buildid.c src/target/buildid.h \
 	src/target/children.c src/target/children.h \
 	src/target/container.c src/target/container.h \

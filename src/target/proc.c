@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "target/absent.h"
 #include "target/container.h"
 #include "target/task.h"
 
@@ -438,7 +439,7 @@ struct vt_error *vt_proc_init(struct vt_proc *proc, pid_t pid)
 	struct vt_proc fresh = { .pid = pid };
 
 	if (dirfd == -ESRCH)
-		return no_such_process(pid);
+		return vt_absent_error(pid);
 	if (dirfd < 0)
 		return vt_task_error(-dirfd, pid, "directory in /proc");
 

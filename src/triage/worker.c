@@ -23,6 +23,7 @@
 #include "triage/moved.h"
 #include "report/save.h"
 #include "report/writer.h"
+#include "target/absent.h"
 #include "target/proc.h"
 #include "target/session.h"
 #include "job/json/json.h"
@@ -169,8 +170,7 @@ static struct vt_error *check_same(const struct vt_suspect *suspect)
 		return NULL;
 	/* It was named, but does not exist: a process with its pid now is another one. */
 	if (!suspect->label.start_ticks)
-		return vt_error_create(VT_ERR_GONE, "there is no process %d",
-				       (int)suspect->label.pid);
+		return vt_absent_error(suspect->label.pid);
 
 	VT_ERROR struct vt_error *err =
 		vt_thread_info_read(&info, suspect->label.pid, suspect->label.pid);
