@@ -776,6 +776,7 @@ static void keep_block(struct work *w, size_t block, size_t trace)
 	diff->kept.blocks++;
 	if (trace >= diff->traces.n)
 		return;
+	diff->kept_traced++;
 	diff->traces.data[trace].kept.bytes += size;
 	diff->traces.data[trace].kept.blocks++;
 	diff->sites.data[diff->traces.data[trace].site].kept.bytes += size;

@@ -144,7 +144,8 @@ struct vt_diff {
 	 * known to be newer than the first report.
 	 */
 	struct vt_model_amount kept;
-	bool kept_certain; /* each is known to be older than that; else some may have
+	uint64_t kept_traced; /* of its blocks, those with a backtrace; others have none twice */
+	bool kept_certain;    /* each is known to be older than that; else some may have
 			    * been freed, and allocated again in the same way */
 	VT_VEC(struct vt_model_headline) headlines;
 	VT_VEC(struct vt_diag) notes;

@@ -541,6 +541,18 @@ static void print_driver(const struct table *t)
 
 /* ---- the end ---- */
 
+/* What makes a block look like the one that was there before. */
+static const char *why_kept(const struct vt_diff *diff)
+{
+	if (diff->kept_certain)
+		return "was there before and has not been freed";
+	if (!diff->kept_traced)
+		return "is where it was, in blocks of the same sizes: not freed since, or handed out again in the same way";
+	if (diff->kept_traced < diff->kept.blocks)
+		return "is where it was, by the same backtraces where there are any: not freed since, or handed out again in the same way";
+	return "is where it was, by the same backtraces: not freed since, or handed out again in the same way";
+}
+
 static void print_kept(const struct table *t)
 {
 	char size[VT_NUM_MAX], blocks[VT_NUM_MAX];
@@ -548,12 +560,9 @@ static void print_kept(const struct table *t)
 
 	if (!t->diff->kept_known || !t->diff->kept.blocks)
 		return;
-	vt_str_addf(
-		&text, "%s in %s block%s %s.", vt_format_size(size, t->diff->kept.bytes),
-		vt_format_count(blocks, t->diff->kept.blocks), t->diff->kept.blocks == 1 ? "" : "s",
-		t->diff->kept_certain ?
-			"was there before and has not been freed" :
-			"is where it was, by the same backtraces: not freed since, or handed out again in the same way");
+	vt_str_addf(&text, "%s in %s block%s %s.", vt_format_size(size, t->diff->kept.bytes),
+		    vt_format_count(blocks, t->diff->kept.blocks),
+		    t->diff->kept.blocks == 1 ? "" : "s", why_kept(t->diff));
 	vt_line_blank(t->line);
 	vt_line_wrap(t->line, VT_DIM, vt_str_get(&text), 2, 3);
 	t->line->buf.failed |= text.failed;
