@@ -91,6 +91,15 @@ static const struct pattern monitors[] = {
 	{ NULL, "* -m gpustat*" },
 };
 
+/*
+ * They compute nothing of the job, though they may use a device, and have the environment of the
+ * rank that started them. torch.compile compiles in them.
+ */
+static const struct pattern helpers[] = {
+	{ NULL, "*/torch/_inductor/compile_worker/__main__.py *" },
+	{ NULL, "* -m torch._inductor.compile_worker *" },
+};
+
 /* The role of a rank's child: by comm, or by its command line. */
 static const struct child_pattern {
 	struct pattern pattern;
@@ -238,6 +247,11 @@ static bool is_child_of_child(const struct labelling *l, size_t process)
 	       l->suspects->list.data[index].label.of;
 }
 
+static bool is_helper(const struct vt_process *process)
+{
+	return is_like_any(process, helpers, sizeof(helpers) / sizeof(helpers[0]));
+}
+
 static void label_child(const struct labelling *l, size_t process, size_t superior,
 			struct vt_suspect *suspect)
 {
@@ -247,7 +261,7 @@ static void label_child(const struct labelling *l, size_t process, size_t superi
 	suspect->label.of = l->processes->list.data[superior].pid;
 	suspect->label.role = VT_ROLE_OTHER;
 	suspect->sure = !forked;
-	if (is_child_of_child(l, process)) {
+	if (is_helper(p) || is_child_of_child(l, process)) {
 		suspect->sure = true;
 		return;
 	}
@@ -272,6 +286,7 @@ static bool is_monitor(const struct vt_process *process)
 static bool computes(const struct labelling *l, size_t process, size_t superior)
 {
 	return !is_monitor(&l->processes->list.data[process]) &&
+	       !is_helper(&l->processes->list.data[process]) &&
 	       vt_process_gpu(l->processes, process, NULL) != VT_GPU_NONE &&
 	       !is_forked(l, process, superior);
 }
@@ -319,7 +334,9 @@ static void find_role(struct labelling *l, size_t process)
 	} else {
 		bool may_compute = suspect->uses_gpu || suspect->label.rank >= 0;
 
-		suspect->label.role = may_compute && !is_monitor(p) ? VT_ROLE_RANK : VT_ROLE_OTHER;
+		suspect->label.role = may_compute && !is_monitor(p) && !is_helper(p) ?
+					      VT_ROLE_RANK :
+					      VT_ROLE_OTHER;
 	}
 	l->done[l->index[process]] = true;
 }
