@@ -4,7 +4,8 @@ functional_tests = \
 	tests/functional/report_cli.py \
 	tests/functional/report_hostile.py \
 	tests/functional/report_soak.py \
-	tests/functional/report_torch.py
+	tests/functional/report_torch.py \
+	tests/functional/texts.py
 EXTRA_DIST += $(functional_tests) tests/functional/harness.py tests/functional/heartbeats.py tests/functional/torch_truth.py
 include tests/functional/python.mk
 include tests/functional/native.mk
