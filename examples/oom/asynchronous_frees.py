@@ -6,18 +6,13 @@ Remedy: wait for the other stream now and then (torch.cuda.current_stream().wait
 record_stream(): then the block is free at once for the stream that it is of.
 """
 import torch
-from scene import MIB, REMEDY, allocated, done, start, wait
+from scene import MIB, REMEDY, allocated, done, fits, limit, start, wait
 
 SIZE = 32 * MIB
 
 
-def main():
-    start()
-    side = torch.cuda.Stream()
-    begin = torch.cuda.memory_reserved()
-    with torch.cuda.stream(side):
-        torch.cuda._sleep(1 << 30 if REMEDY else 1 << 62)  # much work
-    for _ in range(8):
+def use(side):
+    for _ in range(12):
         batch = torch.empty(SIZE, dtype=torch.uint8, device="cuda")
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -27,11 +22,18 @@ def main():
         else:
             batch.record_stream(side)
         del batch
-    grown = torch.cuda.memory_reserved() - begin
+
+
+def main():
+    start()
+    side = torch.cuda.Stream()
+    limit(8 * SIZE)
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(1 << 30 if REMEDY else 1 << 62)  # much work
+    finished = fits(use, side)
     if REMEDY:
-        done(grown <= 2 * SIZE, grown=grown)
-    active = torch.cuda.memory_stats()["active_bytes.all.current"]
-    wait(grown=grown, awaiting=active - allocated(), blocks=8)
+        done(finished)
+    wait(awaiting=torch.cuda.memory_stats()["active_bytes.all.current"] - allocated(), blocks=8)
 
 
 if __name__ == "__main__":

@@ -4,31 +4,36 @@
 Remedy: samples in (pinned) host memory, and batch.to("cuda", non_blocking=True).
 """
 import torch
-from scene import REMEDY, allocated, done, start, wait
+from scene import MIB, REMEDY, allocated, done, fits, limit, start, wait
 from torch.utils.data import DataLoader, TensorDataset
 
 SAMPLES, WIDTH = 65536, 512
 
 
-def main():
-    start()
-    begin = allocated()
-    where = "cpu" if REMEDY else "cuda"
-    train_set = TensorDataset(torch.zeros(SAMPLES, WIDTH, device=where), torch.zeros(SAMPLES, device=where))
-    loader = DataLoader(train_set, batch_size=256)
-    model = torch.nn.Linear(WIDTH, 1, device="cuda")
+def train(model, loader):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for number, (x, y) in enumerate(loader):
         x, y = x.to("cuda", non_blocking=True), y.to("cuda", non_blocking=True)
         optimizer.zero_grad()
         (model(x).squeeze(1) - y).square().mean().backward()
         optimizer.step()
-        if number == 8:
+        if number == 4:
             break
+
+
+def main():
+    start()
+    limit(208 * MIB)
+    begin = allocated()
+    where = "cpu" if REMEDY else "cuda"
+    train_set = TensorDataset(torch.zeros(SAMPLES, WIDTH, device=where), torch.zeros(SAMPLES, device=where))
+    loader = DataLoader(train_set, batch_size=2048)
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1)).cuda()
+    finished = fits(train, model, loader)
     held = sum(t.untyped_storage().nbytes() for t in train_set.tensors)
     used = allocated() - begin
     if REMEDY:
-        done(used < held / 10, held=held, used=used)
+        done(finished and used < held / 4, held=held, used=used)
     wait(held=held, used=used)
 
 

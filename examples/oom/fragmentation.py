@@ -26,7 +26,7 @@ def small_batches(size):
 def main():
     start()
     size = room()
-    first = empty(size * 0.9)
+    first = empty(size * 0.99)
     del first
     results = small_batches(size)
     request = size // 4

@@ -4,7 +4,7 @@
 Remedy: handle.remove(), or a hook that refers to no tensor.
 """
 import torch
-from scene import MIB, REMEDY, allocated, done, start, wait
+from scene import MIB, REMEDY, allocated, done, fits, limit, start, wait
 
 
 def watch(model, step):
@@ -16,21 +16,25 @@ def watch(model, step):
     return model.register_forward_hook(compare)
 
 
-def main():
-    start()
-    model = torch.nn.Linear(256, 256, device="cuda")
-    batch = torch.randn(64, 256, device="cuda")
-    begin = allocated()
-    for step in range(6):
+def run(model, batch):
+    for step in range(12):
         handle = watch(model, step)
         with torch.no_grad():
             model(batch)
         if REMEDY:
             handle.remove()
-    del handle
+
+
+def main():
+    start()
+    model = torch.nn.Linear(256, 256, device="cuda")
+    batch = torch.randn(64, 256, device="cuda")
+    begin = allocated()
+    limit(256 * MIB)
+    finished = fits(run, model, batch)
     held = allocated() - begin
     if REMEDY:
-        done(held == 0, held=held)
+        done(finished and held == 0, held=held)
     wait(held=held, hooks=len(model._forward_hooks))
 
 

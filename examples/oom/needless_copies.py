@@ -6,7 +6,7 @@ Remedy: keep the state on the CPU, and evaluate under autocast instead of with a
 import copy
 
 import torch
-from scene import REMEDY, allocated, done, start, wait
+from scene import MIB, REMEDY, allocated, done, fits, limit, start, wait
 
 best_state = {}
 evaluated = None
@@ -26,16 +26,24 @@ def evaluate(model, batch):
         return evaluated(batch.float()).mean()
 
 
+def train(model, batch):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model(batch).square().mean().backward()
+    optimizer.step()
+
+
 def main():
     start()
     begin = allocated()
+    limit(256 * MIB)
     model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(4))).cuda()
     size = allocated() - begin
     evaluate(model, torch.randn(64, 2048, device="cuda"))
     note_best(model)
     copies = allocated() - begin - size
+    finished = fits(train, model, torch.randn(64, 2048, device="cuda"))
     if REMEDY:
-        done(copies < size, copies=copies, model=size)
+        done(finished and copies < size, copies=copies, model=size)
     wait(copies=copies, model=size)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Other processes: this one runs out of memory because another one on the same device has most of it, and only cached.
 
-The other process is a server that was busy once: PyTorch in it keeps four fifths of the device, and uses none of it.
+The other process is a server that was busy once: PyTorch in it keeps nearly all of the device, and uses none of it.
 
 Remedy: torch.cuda.empty_cache() in the process that has too much.
 """
@@ -15,7 +15,7 @@ def the_other():
     """Takes memory, frees it and keeps it; a line on its standard input makes it give that back."""
     import torch
     start()
-    batch = empty(room() * 0.8)
+    batch = empty(room() * 0.99)
     del batch
     print(torch.cuda.memory_reserved(), flush=True)
     for _ in sys.stdin:

@@ -32,12 +32,26 @@
 	X(LIMITED, "limited") \
 	X(OTHERS, "others") \
 	X(ENDED_HOLDERS, "ended-holders") \
+	X(BATCH_TOO_LARGE, "batch-too-large") \
+	X(KEPT_GRAPHS, "kept-graphs") \
+	X(HELD_BY_EXCEPTION, "held-by-exception") \
+	X(GARBAGE, "garbage") \
+	X(LEFT_PARAMETERS, "left-parameters") \
 	X(FRAGMENTED, "fragmented") \
 	X(ELSEWHERE, "elsewhere") \
 	X(AWAITING_FREE, "awaiting-free") \
 	X(PRIVATE_POOLS, "private-pools") \
 	X(LIBRARY, "library") \
 	X(CACHE_IN_PIECES, "cache-in-pieces") \
+	X(RAW_ALLOCATIONS, "raw-allocations") \
+	X(STREAM_CACHE, "stream-cache") \
+	X(DATA_SET, "data-set") \
+	X(STATE_COPY, "state-copy") \
+	X(EQUAL_MODELS, "equal-models") \
+	X(KEPT_GRADIENTS, "kept-gradients") \
+	X(FROZEN_STATE, "frozen-state") \
+	X(LOST_GRADIENTS, "lost-gradients") \
+	X(KEPT_ITEMS, "kept-items") \
 	X(MIG, "mig") \
 	X(PAST_OOM, "past-oom") \
 	X(CACHE_KEPT, "cache-kept")
@@ -68,6 +82,19 @@
 	X(SHARE_POOL, "share-pool") \
 	X(SYNCHRONIZE_STREAM, "synchronize-stream") \
 	X(LIMIT_LIBRARY, "limit-library") \
+	X(SMALLER_BATCH, "smaller-batch") \
+	X(DETACH, "detach") \
+	X(DROP_EXCEPTION, "drop-exception") \
+	X(COLLECT_GARBAGE, "collect-garbage") \
+	X(REBUILD_OPTIMIZER, "rebuild-optimizer") \
+	X(FIND_ALLOCATOR, "find-allocator") \
+	X(ONE_STREAM, "one-stream") \
+	X(HOST_DATA_SET, "host-data-set") \
+	X(HOST_COPY, "host-copy") \
+	X(ONE_MODEL, "one-model") \
+	X(ZERO_GRAD, "zero-grad") \
+	X(FREEZE, "freeze") \
+	X(DROP_ITEMS, "drop-items") \
 	X(LARGER_SLICE, "larger-slice") \
 	X(CATCH_OOM, "catch-oom") \
 	X(EMPTY_CACHE, "empty-cache")

@@ -75,6 +75,65 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 		"{ended|process has|processes have} ended, and something keeps their memory: a child that shares "
 		"it, or work that the driver waits for",
 	},
+	[VT_ADVICE_BATCH_TOO_LARGE] = {
+		"GPU {device}: what one step saves for backward() does not fit: the batch is too large",
+		"{activation_bytes} of {used_bytes} in use are activations[ of {rows|row}][; {needed_bytes} more were "
+		"needed][: by proportion {fitting_rows|row} fit at most]",
+	},
+	[VT_ADVICE_KEPT_GRAPHS] = {
+		"{name} keeps the graphs that made its {items|item}: {held_bytes}",
+		"{graph_bytes} of it are activations, saved for backward()[, of {versions|step}: only the latest can "
+		"still be used]",
+	},
+	[VT_ADVICE_HELD_BY_EXCEPTION] = {
+		"{exceptions|kept exception holds|kept exceptions hold} {held_bytes} by way of the traceback",
+		"{name}[ ({type})] keeps {part_bytes}[: {kept}]",
+	},
+	[VT_ADVICE_GARBAGE] = {
+		"{held_bytes} are garbage that Python has not collected",
+		"the largest is {name}[; the collector: {collector}]",
+	},
+	[VT_ADVICE_LEFT_PARAMETERS] = {
+		"{name} has {parameters|parameter} that no model has: {held_bytes}",
+		"with gradients and state[; {state_bytes} of it are state]",
+	},
+	[VT_ADVICE_RAW_ALLOCATIONS] = {
+		"GPU {device}: {raw_bytes} are allocated beside PyTorch, in this process",
+		"{raw_allocations|cudaMalloc}, the largest {largest_bytes}[, most by {library}]; {free_bytes} free on the "
+		"device",
+	},
+	[VT_ADVICE_STREAM_CACHE] = {
+		"GPU {device}: {stream_cached_bytes} are cached for one stream, and others cannot have them",
+		"stream {stream}; the largest hole has {largest_hole_bytes}; {free_bytes} free on the device",
+	},
+	[VT_ADVICE_DATA_SET] = {
+		"the data set {name} lies on the device: {held_bytes}",
+		"[{type}; ]a step uses one batch of it",
+	},
+	[VT_ADVICE_STATE_COPY] = {
+		"{name} is a copy of the parameters of {other}: {held_bytes}",
+		"the same names, shapes and types, in other memory",
+	},
+	[VT_ADVICE_EQUAL_MODELS] = {
+		"{name} and {other} are models with the same shapes: {held_bytes} each",
+		"{models|model}; fine if each is needed (an EMA, a teacher)",
+	},
+	[VT_ADVICE_KEPT_GRADIENTS] = {
+		"{held_bytes} of gradients are kept while the next ones are computed",
+		"of {parameters|parameter}",
+	},
+	[VT_ADVICE_FROZEN_STATE] = {
+		"{name} has state of {parameters|frozen parameter}: {held_bytes}",
+		"requires_grad is False: they are not updated",
+	},
+	[VT_ADVICE_LOST_GRADIENTS] = {
+		"{parameters|parameter} of {name} have gradients that no optimizer uses: {held_bytes}",
+		"nothing but the model refers to them",
+	},
+	[VT_ADVICE_KEPT_ITEMS] = {
+		"{name} keeps {held_bytes}",
+		"{items|item}, {share_percent} of what PyTorch has in use; one report does not tell whether it grows",
+	},
 	[VT_ADVICE_FRAGMENTED] = {
 		"GPU {device}: there is memory, but in pieces, and none is large enough",
 		"{needed_bytes} needed; {holes_bytes} cached in {holes|hole}, the largest {largest_hole_bytes}, between "
@@ -205,6 +264,40 @@ static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 	[VT_REMEDY_LIMIT_LIBRARY] = {
 		"let {library} take less[: {setting}]",
 		"lets the other library take less",
+	},
+	[VT_REMEDY_SMALLER_BATCH] = {
+		"a smaller batch, as many times (gradient accumulation), or torch.utils.checkpoint",
+		"",
+	},
+	[VT_REMEDY_DETACH] = { "store .detach() or .item() instead", "" },
+	[VT_REMEDY_DROP_EXCEPTION] = {
+		"drop what keeps it, or store its text, or error.with_traceback(None)",
+		"",
+	},
+	[VT_REMEDY_COLLECT_GARBAGE] = { "{setting} frees them", "frees the garbage" },
+	[VT_REMEDY_REBUILD_OPTIMIZER] = { "make the optimizer anew, of the parameters that are trained", "" },
+	[VT_REMEDY_FIND_ALLOCATOR] = {
+		"let the library that has them free or limit them[; {command} records who allocates from now on]",
+		"who allocates from now on",
+	},
+	[VT_REMEDY_ONE_STREAM] = {
+		"allocate on the stream that uses the memory, and only copy on the other",
+		"",
+	},
+	[VT_REMEDY_HOST_DATA_SET] = {
+		"keep it in pinned host memory, and copy each batch with non_blocking=True",
+		"",
+	},
+	[VT_REMEDY_HOST_COPY] = { "keep the copy on the CPU", "" },
+	[VT_REMEDY_ONE_MODEL] = { "use one for both, or keep the other on the CPU while it rests", "" },
+	[VT_REMEDY_ZERO_GRAD] = {
+		"optimizer.zero_grad() before the forward pass, unless they are accumulated on purpose",
+		"",
+	},
+	[VT_REMEDY_FREEZE] = { "requires_grad_(False) for them, if nothing else uses them", "" },
+	[VT_REMEDY_DROP_ITEMS] = {
+		"let go of what is done, or keep it on the CPU[; {command} tells whether it grows]",
+		"whether it grows",
 	},
 	[VT_REMEDY_LARGER_SLICE] = { "use a larger instance, or the whole device", "" },
 	[VT_REMEDY_CATCH_OOM] = {
