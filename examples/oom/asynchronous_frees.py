@@ -6,14 +6,14 @@ Remedy: wait for the other stream now and then (torch.cuda.current_stream().wait
 record_stream(): then the block is free at once for the stream that it is of.
 """
 import torch
-from scene import MIB, REMEDY, allocated, done, fits, limit, start, wait
+from scene import MIB, REMEDY, allocated, done, room, start, wait
 
-SIZE = 32 * MIB
+BATCHES = 12
 
 
-def use(side):
-    for _ in range(12):
-        batch = torch.empty(SIZE, dtype=torch.uint8, device="cuda")
+def use(side, size):
+    for _ in range(BATCHES):
+        batch = torch.empty(size, dtype=torch.uint8, device="cuda")
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             batch[:MIB].add_(1)
@@ -27,13 +27,15 @@ def use(side):
 def main():
     start()
     side = torch.cuda.Stream()
-    limit(8 * SIZE)
+    size = int(room() * 0.99 / BATCHES) // (2 * MIB) * 2 * MIB
+    begin = torch.cuda.memory_reserved()
     with torch.cuda.stream(side):
         torch.cuda._sleep(1 << 30 if REMEDY else 1 << 62)  # much work
-    finished = fits(use, side)
+    use(side, size)
     if REMEDY:
-        done(finished)
-    wait(awaiting=torch.cuda.memory_stats()["active_bytes.all.current"] - allocated(), blocks=8)
+        done(torch.cuda.memory_reserved() - begin <= 2 * size)
+    # A request for more would not fail, but wait until the other stream is done.
+    wait(awaiting=torch.cuda.memory_stats()["active_bytes.all.current"] - allocated(), blocks=BATCHES)
 
 
 if __name__ == "__main__":

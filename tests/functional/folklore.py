@@ -221,7 +221,7 @@ class Row:
 
 ROWS = {row.look.__name__: row for row in (
     Row(fragmentation, "cache-in-pieces", "expandable-segments", mib=8192, whole=True),
-    Row(other_processes, "others", "other-process", alarm=True, whole=True),
+    Row(other_processes, "others", "other-process", alarm=True, mib=8192, whole=True),
     Row(kept_in_list, "kept-items", "drop-items"),
     Row(kept_by_exception, "held-by-exception", "drop-exception", alarm=True),
     Row(kept_by_closure, "kept-items", "drop-items"),
@@ -235,8 +235,8 @@ ROWS = {row.look.__name__: row for row in (
     Row(cached_not_used, "cache-kept", "empty-cache", mib=4096, whole=True),
     Row(other_libraries, "raw-allocations", "find-allocator", whole=True),
     Row(cupy_library, "library", "limit-library", args=("cupy",), program="other_libraries", whole=True),
-    Row(asynchronous_frees, "awaiting-free", "synchronize-stream", alarm=True),
-    Row(other_stream, "stream-cache", "lifetimes", whole=True),
+    Row(asynchronous_frees, "awaiting-free", "synchronize-stream", mib=8192, whole=True),
+    Row(other_stream, "stream-cache", "one-stream", whole=True),
 )}
 
 
