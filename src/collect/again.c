@@ -7,6 +7,7 @@
 #include "advise/advise.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "collect/again_torch.h"
 #include "target/glance.h"
 
 #define SETTLE_NS (4 * VT_NS_PER_MS)
@@ -20,6 +21,7 @@ struct vt_again {
 	struct vt_model *seen;  /* of the last look; the report's, or own */
 	struct vt_model own;
 	struct vt_glances first, last;
+	struct vt_again_torch torch;
 	uint64_t begin_ns, last_ns;
 	double look_ms;
 };
@@ -181,6 +183,7 @@ struct vt_again *vt_again_begin(const struct vt_subject *subject,
 	again->model = again->seen = model;
 	vt_model_init(&again->own);
 	again->begin_ns = again->last_ns = again->first.when_ns;
+	vt_again_torch_begin(&again->torch, subject);
 	model->again.looks = 1;
 	for (size_t i = 0; ok && i < model->threads.n; i++) {
 		struct vt_model_again_thread *t =
@@ -231,9 +234,28 @@ static void count_cpu(const struct vt_again *again, const struct vt_glances *now
 	}
 }
 
+/*
+ * A thread that ran when it was read has no native frames, and nothing tells what it does. Where
+ * its Python frames are those of before, it does what it did before, as far as is known.
+ */
+static void inherit(struct vt_model *model, struct vt_model_thread *seen,
+		    const struct vt_model_thread *before)
+{
+	struct vt_model_again_thread scratch = { 0 };
+
+	if (seen->taken != VT_TAKEN_RUNNING || seen->stack.has_native ||
+	    !vt_again_add_place(&scratch, before, &model->arena))
+		return;
+	/* Its strings are copies. */
+	seen->state = scratch.places[0].state;
+	seen->verdict = scratch.places[0].verdict;
+	seen->waits = scratch.places[0].waits;
+	seen->syscall = scratch.places[0].call;
+}
+
 /* One thread of the new look: is it one that was seen before? */
 static bool take_thread(struct vt_again *again, const struct vt_glances *now,
-			const struct vt_model_thread *seen)
+			struct vt_model *looked, struct vt_model_thread *seen)
 {
 	struct vt_model *model = again->model;
 	struct vt_model_again_thread *t = find(&model->again, seen->tid);
@@ -255,20 +277,21 @@ static bool take_thread(struct vt_again *again, const struct vt_glances *now,
 
 		if (moved == VT_AGAIN_SAME && has_slept(again, now, seen->tid))
 			moved = VT_AGAIN_STILL;
+		if (moved == VT_AGAIN_SAME)
+			inherit(looked, seen, before);
 		t->moved = both(t->moved, moved);
 	}
 	t->deadlock = t->deadlock && seen->deadlock;
 	return vt_again_add_place(t, seen, &model->arena);
 }
 
-static void take_look(struct vt_again *again, const struct vt_glances *now,
-		      const struct vt_model *seen)
+static void take_look(struct vt_again *again, const struct vt_glances *now, struct vt_model *seen)
 {
 	struct vt_model *model = again->model;
 	bool ok = true;
 
 	for (size_t i = 0; i < seen->threads.n; i++)
-		ok = take_thread(again, now, &seen->threads.data[i]) && ok;
+		ok = take_thread(again, now, seen, &seen->threads.data[i]) && ok;
 	for (size_t i = 0; i < model->again.threads.n; i++) {
 		struct vt_model_again_thread *t = &model->again.threads.data[i];
 
@@ -279,6 +302,7 @@ static void take_look(struct vt_again *again, const struct vt_glances *now,
 	if (!ok)
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_STACKS, "nomem",
 			      "not enough memory here to compare all threads of a second look");
+	model->again.torch_known = vt_again_torch_count(&again->torch, &model->again.torch_count);
 	model->again.looks++;
 }
 
@@ -367,6 +391,7 @@ void vt_again_end(struct vt_again *again, uint64_t interval_ns, bool interrupted
 		vt_model_diag(again->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "nomem",
 			      "not enough memory here for what a second look shows");
 	vt_advise(again->model); /* with what the looks showed; out of memory, some of it */
+	vt_again_torch_end(&again->torch);
 	vt_glances_deinit(&again->first);
 	vt_glances_deinit(&again->last);
 	vt_model_deinit(&again->own);

@@ -356,6 +356,15 @@ static enum vt_again_verdict judge_main(struct judge *j)
 	}
 }
 
+/*
+ * PyTorch hands out memory: something in the process moves, although no look has seen it. That it
+ * does not proves nothing: a CUDA graph runs without.
+ */
+static bool torch_moves(const struct judge *j)
+{
+	return j->again->torch_known && j->again->torch_count > 0;
+}
+
 static enum vt_again_verdict judge(struct judge *j)
 {
 	const struct vt_model_again_thread *stuck = find_stuck(j);
@@ -367,6 +376,11 @@ static enum vt_again_verdict judge(struct judge *j)
 		return VT_AGAIN_IS_STUCK;
 	}
 	verdict = judge_main(j);
+	if (torch_moves(j))
+		return verdict == VT_AGAIN_IS_SPINS || verdict == VT_AGAIN_IS_UNKNOWN ||
+				       verdict == VT_AGAIN_IS_MOVES ?
+			       VT_AGAIN_IS_MOVES :
+			       VT_AGAIN_IS_OTHERS_WORK;
 	/* What a moment shows is no news. */
 	if (!stuck || j->again->span_ns < LEAST_NS || j->busiest || verdict == VT_AGAIN_IS_MOVES ||
 	    verdict == VT_AGAIN_IS_SPINS)
@@ -415,6 +429,18 @@ static void say_where(struct vt_str *text, const char *before,
 		vt_str_cut(text, length);
 }
 
+/* "; PyTorch handed out and took back 1,204 blocks" */
+static void say_torch(struct vt_str *text, const struct vt_model_again *again)
+{
+	char count[VT_NUM_MAX];
+
+	if (again->torch_known && again->torch_count)
+		vt_str_addf(text, "; PyTorch handed out and took back %s blocks",
+			    vt_format_count(count, again->torch_count));
+	else if (again->torch_known && again->verdict == VT_AGAIN_IS_SPINS)
+		vt_str_add(text, "; PyTorch handed out no memory");
+}
+
 /* What else it may be: nobody can see it from here. */
 static const char *doubt(const struct vt_model_again_place *place)
 {
@@ -459,15 +485,20 @@ static void say(struct judge *j, struct vt_str *text)
 		vt_str_addf(text, " in %.1f s", seconds);
 		break;
 	case VT_AGAIN_IS_OTHERS_WORK:
-		vt_str_add(text, "main thread waits, another works: ");
-		say_thread(text, j->busiest);
-		say_cpu(text, " used ", j->busiest);
+		vt_str_add(text, "main thread waits, another works");
+		if (j->busiest) {
+			vt_str_add(text, ": ");
+			say_thread(text, j->busiest);
+			say_cpu(text, " used ", j->busiest);
+		}
 		vt_str_addf(text, " in %.1f s", seconds);
+		say_torch(text, again);
 		break;
 	case VT_AGAIN_IS_SPINS:
 		say_cpu(text, "main thread used ", t);
 		vt_str_addf(text, " in %.1f s, at the same place in each look", seconds);
 		say_where(text, ": it ", t);
+		say_torch(text, again);
 		break;
 	case VT_AGAIN_IS_POLLS:
 		vt_str_addf(text, "main thread only woke up for moments in %.1f s", seconds);
@@ -475,8 +506,13 @@ static void say(struct judge *j, struct vt_str *text)
 		say_where(text, ": it ", t);
 		break;
 	case VT_AGAIN_IS_MOVES:
-		vt_str_addf(text, "not stuck: main thread moved within %.1f s", seconds);
-		say_cpu(text, ", ", t);
+		if (t && t->moved == VT_AGAIN_MOVED)
+			vt_str_addf(text, "not stuck: main thread moved within %.1f s", seconds);
+		else
+			vt_str_addf(text, "not stuck: it worked in %.1f s", seconds);
+		if (t)
+			say_cpu(text, ", ", t);
+		say_torch(text, again);
 		break;
 	case VT_AGAIN_IS_ENDED:
 	case VT_AGAIN_IS_EXEC:

@@ -91,6 +91,8 @@ struct vt_model_again {
 	bool interrupted;     /* by the user: fewer looks than asked for */
 	bool cpu_known;       /* of all threads */
 	uint64_t cpu_ns;      /* all threads together */
+	bool torch_known;     /* torch_count is */
+	uint64_t torch_count; /* blocks that PyTorch handed out and took back meanwhile */
 	double look_ms;       /* how long the longest look took */
 	VT_VEC(struct vt_model_again_thread) threads; /* main first, then by tid */
 };

@@ -322,11 +322,34 @@ def test_hung_gpu():
         equal((second["verdict"], second["alarm"], second["thread"]), ("stuck", True, pid), "verdict")
         place = main_thread(data)["places"][0]
         equal((place["verdict_function"], place["function"]), ("cudaDeviceSynchronize", "train_step"), "where")
+        equal(second["pytorch_blocks"], 0, "PyTorch did nothing")
         check("the GPU hangs, or works on something long" in data["headlines"][0]["text"], "headline", data["headlines"])
         advice = [(a["rule"], a["remedy"]["code"]) for a in data["advice"]]
         equal(advice, [("stuck", "find-kernel")], "what to do")
         equal(data["next"][0]["command"], f"cuda-gdb -p {pid} -batch -ex 'info cuda kernels'", "next")
         check(second["longest_look_ms"] < 200 or os.getloadavg()[0] > 4, "a look took", second["longest_look_ms"])
+
+
+# All on one line, so that each look finds the same place.
+STEPS = """
+import os, time, torch
+def step():
+    while True: x = torch.empty(1 << 20, device="cuda"); y = sum(range(200000))
+torch.empty(1, device="cuda")
+print("READY", os.getpid(), flush=True)
+step()
+"""
+
+
+def test_pytorch_moves():
+    """Each look finds it at the same place, but PyTorch's counters tell that it works."""
+    with target(simulated_python("2.11.0") + ["-c", STEPS], ready="READY") as proc:
+        pid = int(proc.ready_line.split()[1])
+        for command in ("stacks", "report"):
+            data = again(pid, command=command)
+            equal((data["again"]["verdict"], data["again"]["alarm"]), ("moves", False), command)
+            check(data["again"]["pytorch_blocks"] > 2, "blocks", data["again"]["pytorch_blocks"])
+            check("handed out and took back" in headline(data)["text"], "headline", headline(data))
 
 
 if __name__ == "__main__":

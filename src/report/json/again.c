@@ -76,6 +76,10 @@ void vt_json_again(struct vt_json *json, const struct vt_model_again *again)
 	vt_json_milli(json, "span_ms", MS(again->span_ns));
 	vt_json_milli(json, "longest_look_ms", again->look_ms);
 	put_cpu(json, again->cpu_known, again->cpu_ns);
+	if (again->torch_known)
+		vt_json_uint(json, "pytorch_blocks", again->torch_count);
+	else
+		vt_json_null(json, "pytorch_blocks");
 	vt_json_array(json, "threads");
 	for (size_t i = 0; i < again->threads.n; i++)
 		write_thread(json, &again->threads.data[i]);
@@ -115,5 +119,6 @@ void vt_json_in_again(struct vt_json_in *in, json_t *root, struct vt_model_again
 		again->subject = subject;
 	again->interval_ns = load_ms(in, from, "interval_ms");
 	again->span_ns = load_ms(in, from, "span_ms");
+	again->torch_known = vt_json_in_uint(in, from, "pytorch_blocks", &again->torch_count);
 	again->cpu_known = vt_json_in_uint(in, from, "cpu_ns", &again->cpu_ns);
 }
