@@ -202,7 +202,7 @@ static struct vt_error *write_rest(const struct arguments *args,
 
 static int look_at_all(const struct arguments *args, struct vt_stacks_document *document)
 {
-	VT_FREE struct vt_again **again = calloc(document->n, sizeof(*again));
+	VT_FREE struct vt_again **again = calloc(document->n, sizeof(struct vt_again *));
 	VT_FREE bool *looked = calloc(document->n, sizeof(*looked));
 	int status = VT_EXIT_COMPLETE;
 	bool first = true;
