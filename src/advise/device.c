@@ -174,6 +174,9 @@ void vt_advise_cache_kept(struct vt_advise *a)
 		vt_advise_number(advice, "others", others.n);
 		vt_advise_number(advice, "others_bytes", others.bytes);
 		vt_advise_setting(a, advice, "torch.cuda.empty_cache()");
+		if (vt_advise_is_live(model))
+			vt_advise_command(a, advice, "vramtap relieve %d --empty-cache",
+					  (int)model->process.pid);
 	}
 }
 

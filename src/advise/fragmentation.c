@@ -95,10 +95,20 @@ void vt_advise_elsewhere(struct vt_advise *a)
 	}
 }
 
-/*
- * Without a request that is known: PyTorch had to give back its cache and ask again, the device is
- * full, and what is cached lies in pieces between blocks in use.
- */
+/* PyTorch had to give back its cache and ask again, and the device is full; or an error was met. */
+static bool is_short(const struct vt_model *model, const struct vt_model_allocator *allocator,
+		     const struct vt_simulated *s)
+{
+	const struct vt_torch_stats *stats = &allocator->result.stats;
+
+	if (stats->num_ooms > 0)
+		return s->hole_bytes >= allocator->reserved_bytes / 2 &&
+		       s->largest_hole <= s->hole_bytes / 2;
+	return stats->num_alloc_retries > 0 && vt_advise_is_full(model, allocator->device) &&
+	       s->largest_hole <= s->hole_bytes / 8;
+}
+
+/* Without a request that is known: what is cached lies between blocks in use. */
 void vt_advise_cache_in_pieces(struct vt_advise *a)
 {
 	const struct vt_model *model = a->model;
@@ -110,18 +120,20 @@ void vt_advise_cache_in_pieces(struct vt_advise *a)
 		struct vt_model_advice *advice;
 		struct vt_simulated s;
 
-		if (!allocator->exact || !allocator->result.have_stats || !d ||
-		    !vt_advise_is_full(model, d->ordinal) || stats->num_alloc_retries <= 0 ||
+		if (!allocator->exact || !allocator->result.have_stats || !d || !d->have_memory ||
 		    (model->caught.oom && model->caught.oom->device == d->ordinal))
 			continue;
 		vt_advise_simulate(model, allocator, 0, 0, &s);
-		if (s.hole_bytes < d->total_bytes / 10 || s.largest_hole > s.hole_bytes / 8)
+		if (s.hole_bytes < d->total_bytes / 10 || !is_short(model, allocator, &s))
 			continue;
 		advice = vt_advise_add(a, d->ordinal);
 		vt_advise_number(advice, "holes_bytes", s.hole_bytes);
 		vt_advise_number(advice, "holes", s.holes);
 		vt_advise_number(advice, "largest_hole_bytes", s.largest_hole);
-		vt_advise_number(advice, "retries", (uint64_t)stats->num_alloc_retries);
+		if (stats->num_alloc_retries > 0)
+			vt_advise_number(advice, "retries", (uint64_t)stats->num_alloc_retries);
+		if (stats->num_ooms > 0)
+			vt_advise_number(advice, "errors", (uint64_t)stats->num_ooms);
 		add_pinning(advice, &s);
 		if (s.page_bytes >= s.hole_bytes / 2 && !s.expandable) {
 			vt_advise_number(advice, "joined_bytes", s.page_bytes);

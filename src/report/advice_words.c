@@ -161,10 +161,10 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 		"[{library_used_bytes} of it in use; ]{free_bytes} free on the device",
 	},
 	[VT_ADVICE_CACHE_IN_PIECES] = {
-		"GPU {device}: it is full, and PyTorch's cache lies in pieces",
-		"{holes_bytes} in {holes|hole}, the largest {largest_hole_bytes}, between {pinning_blocks|block} in use "
-		"({pinning_bytes}); {retries|time} PyTorch gave back its cache and asked again[; expandable "
-		"segments could join {joined_bytes} of it]",
+		"GPU {device}: memory was short, and PyTorch's cache lies in pieces between blocks in use",
+		"{holes_bytes} in {holes|hole}, the largest {largest_hole_bytes}, between "
+		"{pinning_blocks|block} in use ({pinning_bytes})[; {errors|out-of-memory error}][; the cache was given "
+		"back {retries|time}][; expandable segments could join {joined_bytes} of it]",
 	},
 	[VT_ADVICE_MIG] = {
 		"GPU {device}: it is an instance of a device that MIG divides",
@@ -305,7 +305,7 @@ static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 		"catches the next out-of-memory error",
 	},
 	[VT_REMEDY_EMPTY_CACHE] = {
-		"{setting} would give it back to the device",
+		"give it back to the device: {setting} in the program[, or {command}]",
 		"gives the unused cache back to the device",
 	},
 };

@@ -863,6 +863,35 @@ static void test_cache_in_pieces(void **state)
 	}
 }
 
+/* After an error, with room on the device by now. One large hole is not in pieces. */
+static void test_cache_after_error(void **state)
+{
+	(void)state;
+	for (int errors = 0; errors < 3; errors++) {
+		begin();
+		add_full(1 * GIB);
+		add_used(256 * MIB);
+		if (errors < 2) {
+			add_large_pieces(10, 0);
+		} else {
+			report_add_segment(&model, 0, 0, 0);
+			report_add_block(&model, VT_BLOCK_ALLOCATED, 20 * MIB, 20 * MIB);
+			report_add_block(&model, VT_BLOCK_CACHED, 2 * GIB, 0);
+		}
+		set_stats(1, errors);
+		advise();
+		if (errors == 1) {
+			assert_int_equal(number(need(VT_ADVICE_CACHE_IN_PIECES), "joined_bytes"),
+					 1600 * MIB);
+			assert_int_equal(need(VT_ADVICE_CACHE_IN_PIECES)->remedy,
+					 VT_REMEDY_EXPANDABLE_SEGMENTS);
+		} else {
+			assert_null(find(VT_ADVICE_CACHE_IN_PIECES));
+		}
+		end();
+	}
+}
+
 static void test_past_oom(void **state)
 {
 	(void)state;
@@ -1042,6 +1071,7 @@ int main(void)
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_cache_kept),
 		cmocka_unit_test(test_cache_in_pieces),
+		cmocka_unit_test(test_cache_after_error),
 		cmocka_unit_test(test_past_oom),
 		cmocka_unit_test(test_awaiting),
 		cmocka_unit_test(test_mig),
