@@ -308,6 +308,9 @@ static struct vt_error *print_title(const struct grow *g)
 	if (!text_is_shown(g))
 		return NULL;
 	begin_line(&line, g);
+	/* Times below are without a date. */
+	if (!g->options->many)
+		vt_text_where(&line, &g->model.where, &g->model.when, g->model.tool_version);
 	vt_line_cell(&line, VT_DIM, "time", TIME_COLUMNS, VT_CUT_END);
 	vt_line_right(&line, VT_DIM, g->without_torch ? "allocated" : "in use", SIZE_COLUMNS + 1);
 	vt_line_right(&line, VT_DIM, "change", CHANGE_COLUMNS);

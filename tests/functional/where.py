@@ -137,6 +137,13 @@ def test_container():
         equal(json.loads(report(pid, "--json", "-", expect=ENDS)[1])["process"]["own_pid"], 1, "JSON")
 
 
+def test_watch():
+    with busy() as driver:
+        driver("alloc 1 5000000")
+        _, text, _ = vramtap("watch", "--grow", "--every=1", "--timeout=2", str(driver.pid))
+        check(head(text).startswith(f"on {socket.gethostname()}"[:30]) and head(text).endswith(f"vramtap {version()}"), "where", text)
+
+
 def test_triage():
     with sleeper(RANK="0", WORLD_SIZE="1") as proc:
         directory = os.path.join(scratch(), "job")
