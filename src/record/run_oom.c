@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/str.h"
+#include "base/clock.h"
 #include "record/oom_file.h"
 
+/* By then the program has printed its exception; at its end it is said at once. */
+#define QUIET_NS (500 * VT_NS_PER_MS)
 /* Of one process: a program that tries sizes until one fits would fill the disk. */
 #define MAX_REPORTS 20
 
@@ -22,12 +24,6 @@ struct vt_error *vt_run_oom_begin(struct vt_run_oom *oom, const struct vt_record
 	oom->caught.pid = target->process.proc.pid;
 	oom->caught.collect.want = VT_WANT_ALL;
 	return vt_catch_begin(&oom->caught, target);
-}
-
-void vt_run_oom_end(struct vt_run_oom *oom)
-{
-	vt_catch_end(&oom->caught);
-	oom->ended = true;
 }
 
 static void add_line(struct vt_str *text, const struct vt_run_oom *oom, const char *line)
@@ -67,7 +63,30 @@ static void print(const struct vt_str *text)
 	fflush(stderr);
 }
 
-static void save(const struct vt_run_oom *oom, const struct vt_model *model)
+/* A traceback is printed in many pieces. */
+static void print_later(struct vt_run_oom *oom, const struct vt_str *text)
+{
+	if (!oom->pending.n)
+		oom->say_ns = vt_now_ns() + QUIET_NS;
+	vt_str_addn(&oom->pending, vt_str_get(text), text->n);
+}
+
+static void print_pending(struct vt_run_oom *oom)
+{
+	if (oom->pending.n)
+		print(&oom->pending);
+	vt_str_clear(&oom->pending);
+}
+
+void vt_run_oom_end(struct vt_run_oom *oom)
+{
+	vt_catch_end(&oom->caught);
+	oom->ended = true;
+	print_pending(oom);
+	vt_str_deinit(&oom->pending);
+}
+
+static void save(struct vt_run_oom *oom, const struct vt_model *model)
 {
 	const struct vt_oom_file file = {
 		.pattern = oom->pattern,
@@ -88,18 +107,18 @@ static void save(const struct vt_run_oom *oom, const struct vt_model *model)
 	} else {
 		add_saved(&text, oom, &saved);
 	}
-	print(&text);
+	print_later(oom, &text);
 	vt_str_deinit(&text);
 	vt_error_destroy(err);
 	vt_oom_saved_deinit(&saved);
 }
 
-static void say_error(const struct vt_run_oom *oom, const struct vt_error *err)
+static void say_error(struct vt_run_oom *oom, const struct vt_error *err)
 {
 	struct vt_str text = { 0 };
 
 	add_line(&text, oom, err->message);
-	print(&text);
+	print_later(oom, &text);
 	vt_str_deinit(&text);
 }
 
@@ -117,7 +136,7 @@ static void give_up_after_many(struct vt_run_oom *oom)
 
 	vt_str_addf(&text, "vramtap: %s: further errors are not saved: there were %d\n", oom->who,
 		    MAX_REPORTS);
-	print(&text);
+	print_later(oom, &text);
 	vt_str_deinit(&text);
 	vt_run_oom_end(oom);
 }
@@ -127,6 +146,8 @@ void vt_run_oom_look(struct vt_run_oom *oom)
 	struct vt_model model;
 	bool caught;
 
+	if (vt_deadline_passed(oom->say_ns))
+		print_pending(oom);
 	if (oom->ended)
 		return;
 	vt_model_init(&model);

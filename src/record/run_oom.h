@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/str.h"
 #include "record/oom_catch.h"
 
 struct vt_run_oom {
@@ -13,6 +14,9 @@ struct vt_run_oom {
 	struct vt_catch caught;
 	char who[128]; /* "python3 (4711)", escaped */
 	bool ended;    /* nothing is caught any more */
+	/* What is to be said, and when: not amid what the program prints of its exception. */
+	struct vt_str pending;
+	uint64_t say_ns;
 };
 
 /* target is open, and its recorder on. */

@@ -84,6 +84,7 @@ def test_dies_in_a_wrapper():
     equal((data["process"]["pid"], data["caught"]["verdict"]), (int(match[1]), "full"), "the process, the verdict")
     said = [line for line in done.stderr.splitlines() if line.startswith("vramtap: ") and f"({match[1]}): " in line]
     equal(len(said), 3, f"what is said: {done.stderr}")
+    check(done.stderr.index(said[0]) > done.stderr.index("#optimizing-memory-usage"), "it is said behind the traceback", done.stderr)
     check("out of memory: 400 MiB asked for on GPU 0 by rank_main" in said[0] or "torch_ranks.py:" in said[0], "what was asked for", said)
     check("full: PyTorch has 300 MiB in use" in said[1], "why", said)
     check(os.path.basename(files[0]) in said[2] and f"less {os.path.basename(files[0])[:-5]}.txt" in said[2], "the files", said)

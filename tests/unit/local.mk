@@ -22,6 +22,7 @@ include tests/unit/advise/local.mk
 include tests/unit/explain/local.mk
 include tests/unit/owners/local.mk
 include tests/unit/collect/local.mk
+include tests/unit/record/local.mk
 include tests/unit/report/local.mk
 include tests/unit/report/text/local.mk
 include tests/unit/report/json/local.mk
