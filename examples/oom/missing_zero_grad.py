@@ -6,11 +6,11 @@ Remedy: optimizer.zero_grad() before the forward pass. It drops them (set_to_non
 room for gradients or activations, not both.
 """
 import torch
-from scene import REMEDY, done, start, wait
+from scene import MIB, REMEDY, done, empty, fits, limit, start, wait
 
 
 class Watched(torch.nn.Module):
-    """Waits in the last forward pass, where there is most."""
+    """The last layer, which needs more than the others: there is room for that or for the gradients."""
     waits = False
 
     def forward(self, x):
@@ -20,6 +20,7 @@ class Watched(torch.nn.Module):
 
 
 start()
+limit(352 * MIB)
 model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(4)), Watched()).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
 
@@ -29,8 +30,9 @@ def gradients():
 
 
 def report(_):
+    served = fits(empty, 144 * MIB)
     if REMEDY:
-        done(gradients() == 0, gradients=gradients())
+        done(served and gradients() == 0, gradients=gradients())
     wait(gradients=gradients(), steps=20)
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of this process that PyTorch, or the stream that wants it, cannot have. */
+/* Memory that is there, but that nobody can have who wants it. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -138,4 +138,27 @@ void vt_advise_stream_cache(struct vt_advise *a)
 	for (size_t i = 0; i < a->model->allocators.n && !a->model->caught.oom; i++)
 		if (a->model->allocators.data[i].exact)
 			advise_streams(a, &a->model->allocators.data[i]);
+}
+
+/* ---- pinned ---- */
+
+#define MUCH_PINNED (UINT64_C(1) << 30)
+
+/* PyTorch never gives pinned memory back by itself, and neither the host nor others can have it. */
+void vt_advise_pinned_cache(struct vt_advise *a)
+{
+	const struct vt_model_pinned *p = &a->model->pinned;
+	const struct vt_model_amount *cached = &p->states[VT_BLOCK_CACHED];
+	struct vt_model_advice *advice;
+
+	if (!p->exact || cached->bytes < MUCH_PINNED || cached->bytes < p->total.bytes / 2)
+		return;
+	advice = vt_advise_add(a, -1);
+	vt_advise_number(advice, "cached_bytes", cached->bytes);
+	vt_advise_number(advice, "cached_blocks", cached->blocks);
+	vt_advise_number(advice, "largest_bytes", p->largest_cached);
+	vt_advise_number(advice, "pinned_bytes", p->total.bytes);
+	if (vt_advise_is_live(a->model))
+		vt_advise_command(a, advice, "vramtap relieve %d --trim-pinned --dry-run",
+				  (int)a->model->process.pid);
 }

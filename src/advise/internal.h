@@ -71,10 +71,11 @@ void vt_advise_shm_full(struct vt_advise *a);
 void vt_advise_host_limit(struct vt_advise *a);
 void vt_advise_pinned(struct vt_advise *a);
 void vt_advise_address_limit(struct vt_advise *a);
-void vt_advise_batch(struct vt_advise *a);      /* batch.c */
-void vt_advise_notices(struct vt_advise *a);    /* owners.c: that of the row's rule */
-void vt_advise_kept_items(struct vt_advise *a); /* owners.c */
-void vt_advise_raw(struct vt_advise *a);        /* elsewhere.c */
+void vt_advise_batch(struct vt_advise *a);        /* batch.c */
+void vt_advise_notices(struct vt_advise *a);      /* owners.c: that of the row's rule */
+void vt_advise_kept_items(struct vt_advise *a);   /* owners.c */
+void vt_advise_pinned_cache(struct vt_advise *a); /* elsewhere.c */
+void vt_advise_raw(struct vt_advise *a);          /* elsewhere.c */
 void vt_advise_stream_cache(struct vt_advise *a);
 void vt_advise_fragmented(struct vt_advise *a);
 void vt_advise_elsewhere(struct vt_advise *a);

@@ -30,6 +30,7 @@ const struct vt_advise_rule vt_advise_rules[] = {
 	{ VT_ADVICE_CACHE_IN_PIECES, vt_advise_cache_in_pieces, VT_REMEDY_EXPANDABLE_SEGMENTS, VT_SURE_LIKELY, false },
 	{ VT_ADVICE_RAW_ALLOCATIONS, vt_advise_raw, VT_REMEDY_FIND_ALLOCATOR, VT_SURE_LIKELY, false },
 	{ VT_ADVICE_STREAM_CACHE, vt_advise_stream_cache, VT_REMEDY_ONE_STREAM, VT_SURE_POSSIBLE, false },
+	{ VT_ADVICE_PINNED_CACHE, vt_advise_pinned_cache, VT_REMEDY_REUSE_BUFFERS, VT_SURE_POSSIBLE, false },
 	{ VT_ADVICE_DATA_SET, vt_advise_notices, VT_REMEDY_HOST_DATA_SET, VT_SURE_LIKELY, false },
 	{ VT_ADVICE_STATE_COPY, vt_advise_notices, VT_REMEDY_HOST_COPY, VT_SURE_LIKELY, false },
 	{ VT_ADVICE_EQUAL_MODELS, vt_advise_notices, VT_REMEDY_ONE_MODEL, VT_SURE_POSSIBLE, false },

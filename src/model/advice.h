@@ -45,6 +45,7 @@
 	X(CACHE_IN_PIECES, "cache-in-pieces") \
 	X(RAW_ALLOCATIONS, "raw-allocations") \
 	X(STREAM_CACHE, "stream-cache") \
+	X(PINNED_CACHE, "pinned-cache") \
 	X(DATA_SET, "data-set") \
 	X(STATE_COPY, "state-copy") \
 	X(EQUAL_MODELS, "equal-models") \
@@ -89,6 +90,7 @@
 	X(REBUILD_OPTIMIZER, "rebuild-optimizer") \
 	X(FIND_ALLOCATOR, "find-allocator") \
 	X(ONE_STREAM, "one-stream") \
+	X(REUSE_BUFFERS, "reuse-buffers") \
 	X(HOST_DATA_SET, "host-data-set") \
 	X(HOST_COPY, "host-copy") \
 	X(ONE_MODEL, "one-model") \

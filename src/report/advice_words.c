@@ -106,6 +106,11 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 		"GPU {device}: {stream_cached_bytes} are cached for one stream, and others cannot have them",
 		"stream {stream}; the largest hole has {largest_hole_bytes}; {free_bytes} free on the device",
 	},
+	[VT_ADVICE_PINNED_CACHE] = {
+		"{cached_bytes} of host memory are pinned, cached by PyTorch, and in use by nobody",
+		"of {pinned_bytes} pinned; {cached_blocks|block}, the largest {largest_bytes}, each rounded up to a power of "
+		"two; nothing gives them back",
+	},
 	[VT_ADVICE_DATA_SET] = {
 		"the data set {name} lies on the device: {held_bytes}",
 		"[{type}; ]a step uses one batch of it",
@@ -284,6 +289,10 @@ static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 		"allocate on the stream that uses the memory, and only copy on the other",
 		"",
 	},
+	[VT_REMEDY_REUSE_BUFFERS] = {
+		"use one buffer of the largest size again and again[; {command} shows what can be given back]",
+		"what can be given back to the host",
+	},
 	[VT_REMEDY_HOST_DATA_SET] = {
 		"keep it in pinned host memory, and copy each batch with non_blocking=True",
 		"",
@@ -372,11 +381,11 @@ static bool add_figure(struct vt_str *text, const struct fill *fill, const char 
 	const struct vt_advice_value *value;
 
 	if (name == 7 && !strncmp(inner, "setting", name)) {
-		vt_str_add(text, fill->setting);
+		vt_str_add(text, fill->setting ? fill->setting : "");
 		return fill->setting != NULL;
 	}
 	if (name == 7 && !strncmp(inner, "command", name)) {
-		vt_str_add(text, fill->command);
+		vt_str_add(text, fill->command ? fill->command : "");
 		return fill->command != NULL;
 	}
 	if (!fill->advice)

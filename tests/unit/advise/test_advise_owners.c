@@ -455,13 +455,43 @@ static void test_stream_cache(void **state)
 	vt_model_deinit(&model);
 }
 
+static void test_pinned_cache(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin(2 * GIB, false);
+	report_add_pinned(&model);
+	advice = find(VT_ADVICE_PINNED_CACHE);
+	assert_non_null(advice);
+	assert_false(advice->alarm);
+	assert_int_equal(number(advice, "cached_bytes"), 4 * GIB);
+	vt_model_deinit(&model);
+	/* a core: there is no command */
+	begin(2 * GIB, false);
+	model.core.path = "core.4711";
+	report_add_pinned(&model);
+	advice = find(VT_ADVICE_PINNED_CACHE);
+	assert_non_null(advice);
+	check_words(vt_advice_remedy, advice, "use one buffer of the largest size again and again");
+	vt_model_deinit(&model);
+	/* most of it is in use */
+	begin(2 * GIB, false);
+	report_add_pinned(&model);
+	for (size_t i = 0; i < model.pinned.n_blocks; i++)
+		model.pinned.blocks[i].state = VT_BLOCK_ALLOCATED;
+	assert_null(find(VT_ADVICE_PINNED_CACHE));
+	vt_model_deinit(&model);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_notices), cmocka_unit_test(test_passing),
-		cmocka_unit_test(test_words),   cmocka_unit_test(test_kept_items),
-		cmocka_unit_test(test_batch),   cmocka_unit_test(test_no_batch),
-		cmocka_unit_test(test_raw),     cmocka_unit_test(test_stream_cache),
+		cmocka_unit_test(test_notices),      cmocka_unit_test(test_passing),
+		cmocka_unit_test(test_words),        cmocka_unit_test(test_kept_items),
+		cmocka_unit_test(test_batch),        cmocka_unit_test(test_no_batch),
+		cmocka_unit_test(test_raw),          cmocka_unit_test(test_stream_cache),
+		cmocka_unit_test(test_pinned_cache),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
