@@ -168,6 +168,15 @@ static const struct rule rules[] = {
 	{ VT_VERDICT_PYTHON_LOCK, "lock_PyThread_acquire_lock", NULL, INNERMOST | WEAK },
 	{ VT_VERDICT_PYTHON_LOCK, "PyThread_acquire_lock_timed*", NULL, INNERMOST | WEAK },
 	{ VT_VERDICT_PYTHON_LOCK, "rlock_acquire", NULL, INNERMOST | WEAK },
+	/* In shared memory: its holder may be any process, this one as well. */
+	{ VT_VERDICT_PROCESS_LOCK, "_multiprocessing_SemLock_acquire*", NULL, INNERMOST | WEAK },
+	{ VT_VERDICT_PROCESS_LOCK, NULL, "_multiprocessing.*", INNERMOST | WEAK },
+	{ VT_VERDICT_PROCESS_LOCK, "*__enter__", "*/multiprocessing/synchronize.py",
+	  PYTHON | INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_EVENT, "Event.wait", "*/multiprocessing/synchronize.py",
+	  PYTHON | INNERMOST | WEAK },
+	{ VT_VERDICT_PYTHON_CONDITION, "*wait", "*/multiprocessing/synchronize.py",
+	  PYTHON | INNERMOST | WEAK },
 	{ VT_VERDICT_ASYNCIO, "*_run_once", "*/asyncio/base_events.py", PYTHON | INNERMOST | WEAK },
 	{ VT_VERDICT_BACKWARD, "torch::autograd::Engine::evaluate_function", NULL, WEAK },
 

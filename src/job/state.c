@@ -19,6 +19,7 @@ static const enum vt_job_state by_verdict[VT_N_VERDICTS] = {
 	[VT_VERDICT_KERNEL_LOCK] = VT_STATE_LOCK,
 	[VT_VERDICT_LOADER_LOCK] = VT_STATE_LOCK,
 	[VT_VERDICT_PYTHON_LOCK] = VT_STATE_LOCK,
+	[VT_VERDICT_PROCESS_LOCK] = VT_STATE_LOCK,
 };
 
 /* Matches a function that the thread is in: the first match decides. */

@@ -45,6 +45,7 @@
 	X(PYTHON_CONDITION, "python-condition")                                                    \
 	X(PYTHON_QUEUE, "python-queue")                                                            \
 	X(PYTHON_LOCK, "python-lock")                                                              \
+	X(PROCESS_LOCK, "multiprocessing-lock")                                                    \
 	X(ASYNCIO, "asyncio")                                                                      \
 	X(BACKWARD, "backward")                                                                    \
 	X(USERFAULTFD, "userfaultfd")                                                              \

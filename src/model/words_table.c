@@ -53,6 +53,8 @@ const struct vt_words vt_words = {
 		[VT_VERDICT_PYTHON_CONDITION] = VERB("wait", " on a Python condition"),
 		[VT_VERDICT_PYTHON_QUEUE] = VERB("wait", " on a Python queue"),
 		[VT_VERDICT_PYTHON_LOCK] = VERB("wait", " for a Python lock"),
+		[VT_VERDICT_PROCESS_LOCK] =
+			VERB("wait", " for a lock or semaphore of multiprocessing"),
 		[VT_VERDICT_ASYNCIO] = VERB("wait", " in asyncio's event loop"),
 		[VT_VERDICT_BACKWARD] = IS("in autograd's backward pass"),
 		[VT_VERDICT_USERFAULTFD] = VERB("wait", " in a page fault that userfaultfd must resolve"),

@@ -344,7 +344,7 @@ def test_a_fight_is_no_deadlock():
 
 
 VERDICTS = """
-import concurrent.futures, gc, os, queue, subprocess, threading, time
+import concurrent.futures, multiprocessing, gc, os, queue, subprocess, threading, time
 def on_queue():
     queue.Queue().get()
 def on_event():
@@ -353,6 +353,19 @@ def on_lock():
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
+def twice():
+    lock = multiprocessing.Lock()
+    lock.acquire()
+    lock.acquire()
+def in_with():
+    lock = multiprocessing.Lock()
+    with lock:
+        with lock:
+            pass
+def on_process_event():
+    multiprocessing.Event().wait()
+def on_process_queue():
+    processes_queue.get()
 def on_child():
     subprocess.run(["cat"], stdin=os.pipe()[0])
 def on_thread():
@@ -364,7 +377,9 @@ def in_gc():
 executor = concurrent.futures.ThreadPoolExecutor(1)
 executor.submit(time.sleep, 0)
 threads = {}
-for function in (on_queue, on_event, on_lock, on_child, on_thread):
+processes_queue = multiprocessing.Queue()
+processes_queue._rlock.acquire()
+for function in (on_queue, on_event, on_lock, on_child, on_thread, twice, in_with, on_process_event, on_process_queue):
     threads[function.__name__] = threading.Thread(target=function, daemon=True)
     threads[function.__name__].start()
 time.sleep(0.2)
@@ -378,6 +393,10 @@ def test_python_verdicts():
         "on_queue": "waits on a Python queue",
         "on_event": "waits on a Python event",
         "on_lock": "waits for a Python lock",
+        "twice": "waits for a lock or semaphore of multiprocessing",
+        "in_with": "waits for a lock or semaphore of multiprocessing",
+        "on_process_event": "waits on a Python event",
+        "on_process_queue": "waits on a Python queue",
         "on_child": "waits for a child process",
         "on_thread": "waits for another thread to end",
         "_worker": "idle thread of an executor",

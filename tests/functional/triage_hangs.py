@@ -148,6 +148,8 @@ PLANTED = [
     ("oom-failed", 2, "all_reduce", ["is not in all_reduce", "wait_for_memory", "after 1 failed request for GPU memory"], None),
     ("worker-stopped", 2, "all_reduce", ["waits for loader workers", "drain"], ["is stopped by a signal", "read_sample"]),
     ("worker-sleeps", 2, "all_reduce", ["waits for loader workers", "drain"], ["is in uninterruptible sleep (D)", "read_sample"]),
+    ("worker-locked", 2, "all_reduce", ["waits for loader workers", "drain"],
+     ["waits for a lock or semaphore of multiprocessing", "take_twice"]),
     ("worker-killed", 2, "all_reduce", ["is not in all_reduce", "give_up"], None),
     ("sleeps", 2, "all_reduce", ["is in uninterruptible sleep (D)", "nap"], None),
     ("stopped", 2, "all_reduce", ["is stopped by a signal", "stop"], None),

@@ -21,17 +21,19 @@ import ctypes
 import datetime
 import json
 import mmap
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
-NAPPING, STOPPED, KILLED = 1, 2, 3  # what a loader's worker is to do
+NAPPING, STOPPED, KILLED, LOCKED = 1, 2, 3, 4  # what a loader's worker is to do
 
 
 class Shared:
@@ -87,6 +89,20 @@ class Samples:
             os.kill(os.getpid(), signal.SIGSTOP)
         elif trouble == KILLED:
             os.kill(os.getpid(), signal.SIGKILL)
+        elif trouble == LOCKED:
+            self.take_twice(multiprocessing.Lock())
+
+    def take_twice(self, lock):
+        """A lock that its own process holds already; a thread gives it back when the trouble is over."""
+        lock.acquire()
+        threading.Thread(target=release_when_over, args=[lock], daemon=True).start()
+        lock.acquire()
+
+
+def release_when_over(lock):
+    while not SHARED.is_over:
+        time.sleep(0.01)
+    lock.release()
 
 
 class Rank:
@@ -277,10 +293,10 @@ def die(rank):
 
 TROUBLES = {
     "elsewhere": save_metrics, "loop": spin, "checkpoint": save_checkpoint, "evaluation": evaluate, "pdb": debug,
-    "oom-retry": allocate_again, "oom-failed": allocate_too_much, "worker-sleeps": drain, "worker-stopped": drain,
+    "oom-retry": allocate_again, "oom-failed": allocate_too_much, "worker-sleeps": drain, "worker-stopped": drain, "worker-locked": drain,
     "worker-killed": lose_worker, "sleeps": nap, "stopped": stop, "killed": die, "none": lambda rank: None,
 }
-OF_WORKERS = {"worker-sleeps": NAPPING, "worker-stopped": STOPPED, "worker-killed": KILLED}
+OF_WORKERS = {"worker-sleeps": NAPPING, "worker-stopped": STOPPED, "worker-killed": KILLED, "worker-locked": LOCKED}
 # The final state of the process in trouble; of its worker, for those.
 STATES = {"loop": "R", "evaluation": "R", "worker-sleeps": "D", "worker-stopped": "T", "worker-killed": "ZX", "sleeps": "D", "stopped": "T",
           "killed": "Z"}
