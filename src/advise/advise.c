@@ -3,14 +3,19 @@
 
 #include "advise/internal.h"
 
-/* Alarms first; the order of the table otherwise, and of a rule's devices. */
-static void alarms_first(struct vt_model_advices *advice)
+static int rank(const struct vt_model_advice *advice)
+{
+	return advice->alarm ? 0 : advice->certainty == VT_SURE_POSSIBLE ? 2 : 1;
+}
+
+/* Alarms first, what is only possible last; the order of the table otherwise, and of devices. */
+static void sort(struct vt_model_advices *advice)
 {
 	for (size_t i = 1; i < advice->items.n; i++) {
 		struct vt_model_advice moved = advice->items.data[i];
 		size_t at = i;
 
-		for (; moved.alarm && at > 0 && !advice->items.data[at - 1].alarm; at--)
+		for (; at > 0 && rank(&moved) < rank(&advice->items.data[at - 1]); at--)
 			advice->items.data[at] = advice->items.data[at - 1];
 		advice->items.data[at] = moved;
 	}
@@ -26,7 +31,7 @@ bool vt_advise(struct vt_model *model)
 		a.row = &vt_advise_rules[i];
 		a.row->test(&a);
 	}
-	alarms_first(&model->advice);
+	sort(&model->advice);
 	vt_advise_next(&a);
 	return !a.failed;
 }

@@ -85,8 +85,8 @@ static void add_waits(struct vt_advise *a)
 		device |= vt_advise_waits_for_device(&model->threads.data[i].verdict);
 	}
 	if ((ranks || (device && model->process.world_size > 1)) && model->around.parent > 1)
-		add_command(a, VT_NEXT_TRIAGE, "vramtap triage --children-of %d -o triage-%d",
-			    (int)model->around.parent, (int)model->around.parent);
+		add_command(a, VT_NEXT_TRIAGE, "vramtap triage --children-of %d",
+			    (int)model->around.parent);
 	if (device)
 		add_command(a, VT_NEXT_CUDA_GDB, "cuda-gdb -p %d -batch -ex 'info cuda kernels'",
 			    (int)model->process.pid);

@@ -47,6 +47,6 @@ void vt_advise_launcher(struct vt_advise *a)
 	if (around->n_children == 1)
 		vt_advise_command(a, advice, "vramtap report %d", (int)around->children[0]);
 	else
-		vt_advise_command(a, advice, "vramtap triage --children-of %d -o triage-%d",
-				  (int)a->model->process.pid, (int)a->model->process.pid);
+		vt_advise_command(a, advice, "vramtap triage --children-of %d",
+				  (int)a->model->process.pid);
 }

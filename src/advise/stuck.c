@@ -92,8 +92,7 @@ void vt_advise_stuck(struct vt_advise *a)
 		return;
 	if (parent > 1 && (vt_advise_waits_for_ranks(verdict) ||
 			   (vt_advise_waits_for_device(verdict) && model->process.world_size > 1)))
-		vt_advise_command(a, advice, "vramtap triage --children-of %d -o triage-%d", parent,
-				  parent);
+		vt_advise_command(a, advice, "vramtap triage --children-of %d", parent);
 	else if (vt_advise_waits_for_device(verdict))
 		vt_advise_command(a, advice, "cuda-gdb -p %d -batch -ex 'info cuda kernels'", pid);
 	else

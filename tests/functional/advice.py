@@ -139,8 +139,8 @@ def test_launcher():
             equal(advice["evidence"], {"children": 2, "pids": ", ".join(map(str, sorted(pids)))}, "the evidence")
             equal(data["process"]["cuda_children"], sorted(pids), "children")
             command = data["next"][0]["command"]
-            equal(command.split(" -o ")[0], f"vramtap triage --children-of {launcher.pid}", "next")
-            vramtap("triage", *command.split(" -o ")[0].split()[2:], "-o", os.path.join(scratch(), "triage"), expect=(0, 1))
+            equal(command, f"vramtap triage --children-of {launcher.pid}", "next")
+            vramtap("triage", *command.split()[2:], expect=(0, 1))
             equal(report_json(pids[0])["process"]["parent"], launcher.pid, "the parent")
         finally:
             launcher.communicate(b"\n")

@@ -283,7 +283,7 @@ static void test_launcher(void **state)
 	check_text(need(VT_ADVICE_LAUNCHER), "pids", "31, 32");
 	check_words(vt_advice_verdict, need(VT_ADVICE_LAUNCHER),
 		    "this process does not use CUDA: 2 processes that it started do");
-	check_next(0, "vramtap triage --children-of 4711 -o triage-4711");
+	check_next(0, "vramtap triage --children-of 4711");
 	end();
 	begin();
 	model.around.n_children = 1;
@@ -350,7 +350,7 @@ static void test_stuck(void **state)
 	check_next(0, "cuda-gdb -p 4711 -batch -ex 'info cuda kernels'");
 	end();
 	look_again(VT_AGAIN_IS_STUCK, VT_VERDICT_IN_FUNCTION, "cudaDeviceSynchronize", 8);
-	check_next(0, "vramtap triage --children-of 4000 -o triage-4000");
+	check_next(0, "vramtap triage --children-of 4000");
 	end();
 	look_again(VT_AGAIN_IS_STUCK, VT_VERDICT_COLLECTIVE_NCCL, NULL, 8);
 	assert_int_equal(need(VT_ADVICE_STUCK)->remedy, VT_REMEDY_FIND_RANK);
@@ -381,7 +381,7 @@ static void test_waits(void **state)
 		if (core) {
 			assert_int_equal(model.advice.next.n, 0);
 		} else {
-			check_next(0, "vramtap triage --children-of 4000 -o triage-4000");
+			check_next(0, "vramtap triage --children-of 4000");
 			check_next(1, "cuda-gdb -p 4711 -batch -ex 'info cuda kernels'");
 		}
 		end();
