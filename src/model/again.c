@@ -377,11 +377,10 @@ static enum vt_again_verdict judge(struct judge *j)
 		return VT_AGAIN_IS_STUCK;
 	}
 	verdict = judge_main(j);
+	/* Only one that slept all the time certainly did not do it. */
 	if (torch_moves(j))
-		return verdict == VT_AGAIN_IS_SPINS || verdict == VT_AGAIN_IS_UNKNOWN ||
-				       verdict == VT_AGAIN_IS_MOVES ?
-			       VT_AGAIN_IS_MOVES :
-			       VT_AGAIN_IS_OTHERS_WORK;
+		return j->main && j->main->moved == VT_AGAIN_STILL ? VT_AGAIN_IS_OTHERS_WORK :
+								     VT_AGAIN_IS_MOVES;
 	/* What a moment shows is no news. */
 	if (!stuck || j->again->span_ns < LEAST_NS || j->busiest || verdict == VT_AGAIN_IS_MOVES ||
 	    verdict == VT_AGAIN_IS_SPINS)

@@ -207,6 +207,12 @@ static void test_pytorch(void **state)
 		add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
 		    VT_WAITS_FUTEX, "futex");
 		expect(count ? "others-work" : "stuck");
+		/* It is the main thread that allocates, between two sleeps. */
+		begin();
+		model.again.torch_known = true;
+		model.again.torch_count = count;
+		add(MAIN, VT_AGAIN_SAME, 5, VT_VERDICT_NONE, NULL, VT_WAITS_SLEEP, "nanosleep");
+		expect(count ? "moves" : "idle");
 	}
 }
 
