@@ -138,9 +138,11 @@ def test_nobody_comes():
 def test_errors_and_growth():
     """Both at once; each line says which process it is of."""
     with Failing() as job, Watching("--on-oom", "--grow", "--every=1s", "--read-only", "--width=120", job.pid, armed=1) as watch:
-        for _ in range(8):
-            job.ask("fill 10 1")
-            time.sleep(1)
+        for _ in range(60):  # on a busy machine a look takes longer than a second
+            job.ask("fill 5 1")
+            time.sleep(0.8)
+            if watch.out().count("allocate torch_oom.py") >= 7:
+                break
         equal(job.ask("fail 600")["type"], "torch.OutOfMemoryError", "the exception")
         wait_until(watch.reports, 30, "a file")
         text = watch.end()
