@@ -133,7 +133,7 @@ PATHS = [(r"^\S*python3[\d.]*( hung\.py)\s+(pid .*) · \w+$", lambda m: f"python
          (r"\S*/(torch/cuda/\S+)", lambda m: m[1]), (r"[^\s(]*/(hung\.py:)", lambda m: m[1])]
 
 # What differs from run to run and from machine to machine.
-VARYING = [(r"^on \S+ · [\d-]+ [\d:]+ UTC( \([^)]*\))? · vramtap \S+", "WHERE"), (r"0x[0-9a-f]+", "0x"), (r"\bpid \d+|--json - \d+|\bthread \d+|\(process \d+\)", "PID"), (r"\b[\d.]+ (µs|ms|s|min|h)\b", "TIME"),
+VARYING = [(r"^on \S+ · [\d-]+ [\d:]+ UTC( \([^)]*\))? · vramtap \S+", "WHERE"), (r"0x[0-9a-f]+", "0x"), (r"\bpid \d+|cuda-gdb -p \d+|--json - \d+|\bthread \d+|\(process \d+\)", "PID"), (r"\b[\d.]+ (µs|ms|s|min|h)\b", "TIME"),
            (r"[●○] \d+", "● TID"), (r"on CPU \d+", "on CPU N"), (r"python3?[\d.]+", "python"), (r"C?Python \d[\d.]+", "Python"), (r" +", " ")]
 
 
