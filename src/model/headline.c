@@ -54,30 +54,52 @@ static const char *describe_thread(char buf[THREAD_MAX], pid_t tid, const char *
 	return buf;
 }
 
-/* "deadlock: 4711 (python3), 4730 (loader): each waits for a lock the next one holds; ..." */
+/* What a thread of a deadlock waits for: behind the words comes the thread that it waits for. */
+static void add_what_it_waits_for(struct vt_str *text, const struct vt_model_thread *t,
+				  const char *other)
+{
+	if (t->verdict.code == VT_VERDICT_GIL)
+		vt_str_addf(text, "waits for the GIL that %s holds", other);
+	else if (t->waits.code == VT_WAITS_LOCK_HELD)
+		vt_str_addf(text, "waits for a lock that %s holds", other);
+	else if (t->waits.code == VT_WAITS_JOIN)
+		vt_str_addf(text, "waits for the end of %s", other);
+	else
+		vt_str_addf(text, "waits for %s", other);
+}
+
+/*
+ * "deadlock: 4711 (python3) waits for a lock that 4730 (loader) holds; 4730 waits for the GIL that
+ * 4711 holds"
+ */
 static void add_deadlock(struct headlines *h, const struct vt_model_thread *first)
 {
-	const struct vt_model_thread *t = first;
-	struct vt_str names = { 0 };
+	const struct vt_model_thread *t = first, *next;
+	struct vt_str ring = { 0 };
 	char thread[THREAD_MAX];
 	size_t n = 0;
 
-	for (; t && (t != first || n == 0) && n < MAX_RING; n++) {
-		vt_str_addf(&names, "%s%s", n ? ", " : "",
-			    describe_thread(thread, t->tid, t->name));
-		t = vt_model_thread(h->model, t->waits_for);
+	for (; t && (t != first || n == 0) && n < MAX_RING; n++, t = next) {
+		next = vt_model_thread(h->model, t->waits_for);
+		if (n)
+			vt_str_addf(&ring, "; %d ", (int)t->tid);
+		else
+			vt_str_addf(&ring, "%s ", describe_thread(thread, t->tid, t->name));
+		/* Each thread's name is there where the thread is first named. */
+		add_what_it_waits_for(&ring, t,
+				      describe_thread(thread, t->waits_for,
+						      next && next != first ? next->name : NULL));
 	}
 	if (n == 1)
 		add(h, "deadlock", true,
 		    "deadlock: thread %s waits for a lock that it already holds",
-		    vt_str_get(&names));
+		    describe_thread(thread, first->tid, first->name));
 	else
-		add(h, "deadlock", true,
-		    "deadlock: %s%s: each waits for a lock the next one holds; the last waits for the first",
-		    vt_str_get(&names), n == MAX_RING && t != first ? ", …" : "");
-	if (names.failed)
+		add(h, "deadlock", true, "deadlock: %s%s", vt_str_get(&ring),
+		    n == MAX_RING && t != first ? "; …" : "");
+	if (ring.failed)
 		h->failed = true;
-	vt_str_deinit(&names);
+	vt_str_deinit(&ring);
 }
 
 /*

@@ -168,6 +168,7 @@ static void configure_torch(struct vt_record_target *target, struct vt_recorder_
 
 	vt_progress("looking for PyTorch's allocator");
 	vt_target_find_torch(t, &found);
+	target->has_torch = found.backend != VT_TORCH_ABSENT;
 	if (!found.allocator || found.backend == VT_TORCH_ASYNC ||
 	    found.backend == VT_TORCH_PLUGGABLE) {
 		bool known = found.backend < sizeof(why) / sizeof(why[0]) && why[found.backend];
@@ -414,8 +415,16 @@ bool vt_record_was_unhooked(const struct vt_record_target *target)
 	       vt_record_count_hooks(target, target->head, VT_HOOK_OUT) == noted;
 }
 
-static struct vt_error *nothing_to_record(const struct vt_record_target *target)
+static struct vt_error *nothing_to_record(struct vt_record_target *target)
 {
+	struct vt_modules *modules = &target->process.modules;
+	size_t index = 0;
+
+	if (!target->has_torch && !vt_modules_by_name(modules, "libcuda.so", &index))
+		return vt_error_create(
+			VT_ERR_NOTFOUND,
+			"nothing to record: neither PyTorch nor libcuda is loaded in process %d; try again once they are",
+			(int)target->process.proc.pid);
 	return vt_error_create(
 		VT_ERR_NOTFOUND, "there is nothing to record: %s; and the driver's allocations: %s",
 		target->no_torch,

@@ -27,6 +27,7 @@ struct vt_record_target {
 	/* connection to the thread that waits at the gate and does the helper's work; -1: none */
 	int gate;
 	struct vt_recorder_got *got; /* what config.got of the last configuration points to */
+	bool has_torch;              /* PyTorch is loaded */
 	char no_torch[256];          /* why PyTorch's allocator is not recorded, "" it is */
 	char no_driver[256];         /* the same of the driver */
 	char no_python[256];         /* why there are no Python frames */

@@ -575,7 +575,7 @@ def test_pytorch_comes_later():
 def test_nothing_to_record():
     with target(["sleep", "60"]) as proc:
         _, out, err = vramtap("record", str(proc.pid), "on", expect=NOTHING)
-        check("nothing to record" in err and not out, "why", out, err)
+        check("nothing to record: neither PyTorch nor libcuda is loaded" in err and not out, "why", out, err)
         equal(record(proc.pid, "status", expect=COMPLETE)["state"], "off", "status")
         equal(record(proc.pid, "off", expect=COMPLETE)["state"], "off", "off")
         equal(Census(proc.pid).library, [], "the library")

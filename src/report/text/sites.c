@@ -395,7 +395,7 @@ static void print_none(struct vt_line *line, const struct vt_model *model)
 	vt_text_title(line, NULL, "Allocated by");
 	vt_line_pad(line, 2);
 	vt_line_addf(line, VT_DIM,
-		     "vramtap has recorded for %s: no block in use is known to be of that time",
+		     "vramtap has recorded for %s: nothing that it saw allocated is still in use",
 		     vt_format_age(age, (double)model->recorder.on_ns / (double)VT_NS_PER_S));
 	vt_line_end(line);
 }
