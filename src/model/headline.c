@@ -499,7 +499,8 @@ static void add_memory_line(struct headlines *h, const struct vt_model_allocator
 			    const struct vt_model_device *d)
 {
 	char in_use[VT_NUM_MAX], free_text[VT_NUM_MAX], cached[VT_NUM_MAX], largest[VT_NUM_MAX];
-	bool nearly_full = d->free_bytes < d->total_bytes / 50;
+	/* A warm cache is PyTorch's own reserve: what it caches it need not ask the device for. */
+	bool nearly_full = d->free_bytes + a->cached_bytes < d->total_bytes / 50;
 
 	vt_format_size(in_use, a->allocated_bytes);
 	vt_format_size(free_text, d->free_bytes);

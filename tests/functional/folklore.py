@@ -373,7 +373,7 @@ def healthy_programs():
 
 def is_healthy(version, name):
     seen = set()
-    with target(device.python(version) + ["-B", "-W", "ignore", HEALTHY, name], ready="READY", env=device.environment(1024), stderr=subprocess.DEVNULL if device.simulated else None) as proc:
+    with target(device.python(version) + ["-B", "-W", "ignore", HEALTHY, name], ready="READY", env=device.environment(4096), stderr=subprocess.DEVNULL if device.simulated else None) as proc:
         for how in ((), (), (), ("--no-stop",), ("--read-only",)):
             data = report_json(proc.pid, *how, expect=(COMPLETE, PARTIAL))
             equal([h for h in data["headlines"] if h["alarm"]], [], f"{version} {name} {how}: alarms")
