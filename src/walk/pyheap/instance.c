@@ -36,7 +36,8 @@ static void add_values(struct vt_pyheap *heap, uint32_t cls, uint64_t values)
 	vt_pyheap_array(heap, VT_EDGE_INLINE, 0, table.values, table.n);
 }
 
-static void add_managed(struct vt_pyheap *heap, uint64_t object, uint32_t cls)
+void vt_pyheap_managed(struct vt_pyheap *heap, uint64_t object, const struct vt_pyheap_class *cls,
+		       struct vt_pyheap_attributes *in)
 {
 	uint64_t dict = vt_pyheap_get(heap, object - vt_pyheap_at(heap, VT_PY_OBJECT_DICT));
 	uint64_t values = 0;
@@ -44,20 +45,26 @@ static void add_managed(struct vt_pyheap *heap, uint64_t object, uint32_t cls)
 	if (vt_pyheap_has(heap, VT_PY_OBJECT_VALUES)) {
 		values = vt_pyheap_get(heap, object - vt_pyheap_at(heap, VT_PY_OBJECT_VALUES));
 	} else if (vt_pyheap_has(heap, VT_PY_VALUES_VALID)) {
-		const struct vt_pyheap_class *known = &heap->classes.data[cls];
-
-		if (known->flags & VT_PYHEAP_INLINE_VALUES && !dict)
-			values = object + (uint64_t)known->basicsize;
+		if (cls->flags & VT_PYHEAP_INLINE_VALUES && !dict)
+			values = object + (uint64_t)cls->basicsize;
 		if (values && !vt_pyheap_u8(heap, values, VT_PY_VALUES_VALID))
 			values = 0;
 	} else if (dict & 1) {
 		values = dict + 1;
 		dict = 0;
 	}
-	if (dict)
-		vt_pyheap_add(heap, VT_EDGE_DICT, 0, dict);
-	if (values)
-		add_values(heap, cls, values);
+	*in = (struct vt_pyheap_attributes){ .dict = dict, .values = values };
+}
+
+static void add_managed(struct vt_pyheap *heap, uint64_t object, uint32_t cls)
+{
+	struct vt_pyheap_attributes in;
+
+	vt_pyheap_managed(heap, object, &heap->classes.data[cls], &in);
+	if (in.dict)
+		vt_pyheap_add(heap, VT_EDGE_DICT, 0, in.dict);
+	if (in.values)
+		add_values(heap, cls, in.values);
 }
 
 static void add_at_end(struct vt_pyheap *heap, uint64_t object, const struct vt_pyheap_class *cls)

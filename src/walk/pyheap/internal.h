@@ -275,6 +275,15 @@ void vt_pyheap_cut(struct vt_pyheap *heap);
 
 void vt_pyheap_attributes(struct vt_pyheap *heap, uint64_t object, uint32_t cls);
 
+/* Where the attributes of an instance whose class has VT_PYHEAP_MANAGED_DICT are. */
+struct vt_pyheap_attributes {
+	uint64_t dict;   /* 0 none */
+	uint64_t values; /* the struct that VALUES_ARRAY is in; 0 none, or those of the dict */
+};
+
+void vt_pyheap_managed(struct vt_pyheap *heap, uint64_t object, const struct vt_pyheap_class *cls,
+		       struct vt_pyheap_attributes *in);
+
 /* ---- table.c: the parts of containers ---- */
 
 /* Where the entries of a dict are. */

@@ -14,6 +14,7 @@ src_walk_pyheap_libpyheap_a_SOURCES = \
 	src/walk/pyheap/internal.h \
 	src/walk/pyheap/instance.c \
 	src/walk/pyheap/kinds.c \
+	src/walk/pyheap/lookup.c \
 	src/walk/pyheap/pyheap.h \
 	src/walk/pyheap/roots.c \
 	src/walk/pyheap/table.c \

@@ -183,6 +183,21 @@ uint64_t vt_pyheap_key(struct vt_pyheap *heap, uint32_t from, const struct vt_gr
 bool vt_pyheap_key_is(struct vt_pyheap *heap, uint32_t from, const struct vt_graph_edge *edge,
 		      const char *text);
 
+/* ---- single objects, without a graph; 0: there is none, or it cannot be read ---- */
+
+/* A module of the main interpreter's sys.modules. */
+uint64_t vt_pyheap_module(struct vt_pyheap *heap, const char *name);
+
+/* An attribute of an instance of a class statement, or of a module. */
+uint64_t vt_pyheap_attribute(struct vt_pyheap *heap, uint64_t object, const char *name);
+
+/*
+ * Calls visit for each item of a list, tuple or set, among its first max places. Returns the number
+ * of places: more than max, or fewer than it should have, means that there are others.
+ */
+uint64_t vt_pyheap_each(struct vt_pyheap *heap, uint64_t object, uint64_t max,
+			void (*visit)(void *arg, uint64_t item), void *arg);
+
 /* Function, file and line of a frame node; false: not readable. Names hostile, in heap->arena. */
 struct vt_pyheap_where {
 	const char *function, *file;
