@@ -20,7 +20,7 @@ vt_job = src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a src/
 vt_owners = src/owners/libowners.a src/walk/tensors/libtensors.a src/walk/arrays/libarrays.a src/walk/pyheap/libpyheap.a \
 	src/walk/heap/libheap.a
 vt_collect = src/collect/libcollect.a src/advise/libadvise.a src/usage/libusage.a $(vt_owners) src/explain/libexplain.a src/inject/recorder/librecorder.a \
-	src/inject/libinject.a src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/libpools/liblibpools.a src/walk/pyheap/libpyheap.a \
+	src/inject/libinject.a src/walk/torch/libtorch.a src/walk/recorder/librecorder.a src/walk/libpools/liblibpools.a src/walk/asyncio/libasyncio.a src/walk/pyheap/libpyheap.a \
 	src/walk/python/libpython.a src/walk/heap/libheap.a src/walk/native/libnative.a src/model/libmodel.a src/target/core/libcore.a src/target/libtarget.a $(vt_json)
 vt_engines = src/ps/libps.a src/relieve/librelieve.a src/triage/libtriage.a src/record/librecord.a src/gdb/libgdb.a
 vt_all_rooms = $(vt_engines) src/job/text/libtext.a src/job/json/libjson.a src/job/ras/libras.a \
@@ -40,6 +40,7 @@ include src/walk/native/local.mk
 include src/walk/heap/local.mk
 include src/walk/python/local.mk
 include src/walk/pyheap/local.mk
+include src/walk/asyncio/local.mk
 include src/walk/tensors/local.mk
 include src/walk/arrays/local.mk
 include src/walk/libpools/local.mk

@@ -5,6 +5,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/again_torch.c src/collect/again_torch.h \
 	src/collect/around.c \
 	src/collect/ask.c \
+	src/collect/asyncio.c \
 	src/collect/ask_jax.c \
 	src/collect/ask_owners.c \
 	src/collect/capture.c \

@@ -881,6 +881,7 @@ static void finish(struct vt_collect *c)
 		add_new_threads(s);
 	}
 	add_threads(s);
+	vt_collect_tasks(s);
 	say_what_is_missing(s);
 	c->model->timing.stacks_ms = (double)(vt_now_ns() - s->start_ns) / VT_NS_PER_MS;
 	destroy(c);

@@ -89,6 +89,9 @@ void vt_round_deinit(struct vt_round *round);
 /* To capture again what was found once: found must exist as long as again is used. */
 void vt_python_begin_again(struct vt_python *again, const struct vt_python *found);
 
+/* asyncio.c: adds the tasks of event loops, after the threads; nothing is stopped for it. */
+void vt_collect_tasks(struct vt_stacks *s);
+
 /* Marks the threads of the model (which are those of s->list) that wait for each other. */
 void vt_find_deadlocks(struct vt_stacks *s);
 

@@ -28,6 +28,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/place.c src/model/place.h \
 	src/model/recorder.c \
 	src/model/sites.c \
+	src/model/tasks.h \
 	src/model/threads.c \
 	src/model/usage.c src/model/usage.h \
 	src/model/usage_json.c src/model/usage_json.h \

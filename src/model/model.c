@@ -43,6 +43,7 @@ void vt_model_deinit(struct vt_model *model)
 	vt_vec_deinit(&model->ooms);
 	vt_vec_deinit(&model->collectives.groups);
 	vt_vec_deinit(&model->threads);
+	vt_vec_deinit(&model->tasks.tasks);
 	vt_vec_deinit(&model->thread_groups);
 	vt_vec_deinit(&model->again.threads);
 	vt_vec_deinit(&model->growth.items);
@@ -241,6 +242,17 @@ const char *vt_completeness_name(unsigned int c)
 	};
 
 	return name_of(names, N_ELEMENTS(names), c);
+}
+
+const char *vt_task_state_name(enum vt_task_state state)
+{
+	static const char *const names[VT_N_TASK_STATES] = {
+		[VT_TASK_WAITING] = "waiting",
+		[VT_TASK_READY] = "ready",
+		[VT_TASK_RUNNING] = "running",
+	};
+
+	return names[state];
 }
 
 const char *vt_taken_name(enum vt_taken taken)

@@ -552,6 +552,8 @@ struct vt_model_thread_group {
 	bool idle; /* a pool thread that waits for work */
 };
 
+#include "model/tasks.h"
+
 /* One line of the answer. The text contains names from the target: hostile. */
 struct vt_model_headline {
 	/* ours, static, for machines: "main-thread", "memory", "lock-held", ... */
@@ -620,6 +622,7 @@ struct vt_model {
 	struct vt_model_collectives collectives;
 	VT_VEC(struct vt_model_thread) threads; /* main first, then by tid */
 	VT_VEC(struct vt_model_thread_group) thread_groups;
+	struct vt_model_tasks tasks; /* of asyncio */
 	enum vt_view view;
 	bool stacks_coherent;    /* all stacks show the same instant */
 	bool gil_holder_missing; /* a GIL is held, but none of the threads holds it */

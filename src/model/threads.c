@@ -254,6 +254,11 @@ bool vt_group_threads(struct vt_model *model)
 		t->stack.hash = hash_stack(&t->stack);
 		ok = ok && group_thread(model, &by_hash, last, i);
 	}
+	for (size_t i = 0; i < model->tasks.tasks.n; i++) {
+		struct vt_model_stack *stack = &model->tasks.tasks.data[i].stack;
+
+		stack->hash = hash_stack(stack);
+	}
 	vt_map_deinit(&by_hash);
 	free(last);
 	ok = ok && sort_groups(model);

@@ -3,7 +3,7 @@ check_PROGRAMS += tests/functional/python_frames
 tests_functional_python_frames_SOURCES = tests/functional/python_frames.c
 tests_functional_python_frames_LDADD = \
 	$(vt_walk) $(VT_LIBS)
-functional_tests += tests/functional/python_frames.py tests/functional/python_values.py
+functional_tests += tests/functional/python_frames.py tests/functional/python_values.py tests/functional/asyncio_tasks.py
 
 # CPython's heap as a graph, against gc.get_referents().
 check_PROGRAMS += tests/functional/python_heap

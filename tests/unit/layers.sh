@@ -24,6 +24,7 @@ src/walk/python:    base target
 src/walk/pyheap:    base walk/heap walk/python
 src/walk/tensors:   base walk/heap walk/native walk/python
 src/walk/arrays:    base walk/heap walk/pyheap
+src/walk/asyncio:   base target walk/heap walk/native walk/pyheap walk/python
 src/walk/libpools:  base target walk/heap walk/native walk/python walk/pyheap
 src/walk/torch:     base target walk/native walk/python
 src/walk/recorder:  base target walk/python
@@ -31,7 +32,7 @@ src/model:          base json
 src/advise:         base model
 src/explain:        base target model walk/native walk/python
 src/owners:         base model walk/heap walk/pyheap walk/python walk/tensors walk/arrays
-src/collect:        base advise owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools model explain usage
+src/collect:        base advise owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools walk/asyncio model explain usage
 src/report:         base model
 src/report/text:    base model report
 src/report/json:    base json model report

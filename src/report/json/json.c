@@ -684,6 +684,41 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 	vt_json_end_object(json);
 }
 
+static void write_task(struct vt_json *json, const struct vt_model_task *t)
+{
+	vt_json_object(json, NULL);
+	vt_json_text(json, "name", t->name);
+	vt_json_text(json, "state", vt_task_state_name(t->state));
+	if (t->tid > 0)
+		vt_json_int(json, "tid", t->tid);
+	else
+		vt_json_null(json, "tid");
+	vt_json_name(json, "awaits", t->awaits);
+	vt_json_array_line(json, "waits_for");
+	for (size_t i = 0; i < t->n_waits_for; i++)
+		vt_json_uint(json, NULL, t->waits_for[i]);
+	vt_json_end_array(json);
+	write_stack(json, &t->stack);
+	vt_json_end_object(json);
+}
+
+static void write_tasks(struct vt_json *json, const struct vt_model_tasks *tasks)
+{
+	if (!tasks->used) {
+		vt_json_null(json, "tasks");
+		return;
+	}
+	vt_json_object(json, "tasks");
+	vt_json_name(json, "why", tasks->why);
+	vt_json_bool(json, "exact", tasks->exact);
+	vt_json_bool(json, "cut", tasks->cut);
+	vt_json_array(json, "tasks");
+	for (size_t i = 0; i < tasks->tasks.n; i++)
+		write_task(json, &tasks->tasks.data[i]);
+	vt_json_end_array(json);
+	vt_json_end_object(json);
+}
+
 static void write_threads(struct vt_json *json, const struct vt_model *model)
 {
 	vt_json_text(json, "view", vt_view_name(model->view));
@@ -871,6 +906,7 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	vt_json_host(json, model);
 	write_threads(json, model);
 	write_thread_groups(json, model);
+	write_tasks(json, &model->tasks);
 	write_torch(json, model);
 	vt_json_owners(json, model, options);
 	vt_json_recorder(json, model);
@@ -899,6 +935,7 @@ static void write_stacks_result(struct vt_json *json, const struct vt_stacks_res
 	vt_json_again(json, &result->model->again);
 	write_threads(json, result->model);
 	write_thread_groups(json, result->model);
+	write_tasks(json, &result->model->tasks);
 	vt_json_end_object(json);
 }
 

@@ -24,6 +24,7 @@ src_report_text_libtext_a_SOURCES = \
 	src/report/text/sites.c \
 	src/report/text/table.c src/report/text/table.h \
 	src/report/text/text.c src/report/text/text.h \
+	src/report/text/tasks.c \
 	src/report/text/threads.c \
 	src/report/text/title.c \
 	src/report/text/usage.c \

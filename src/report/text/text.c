@@ -346,6 +346,7 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 	vt_text_block_groups(&line, model);
 	vt_text_again(&line, model);
 	vt_text_threads(&line, model, options->threads);
+	vt_text_tasks(&line, model, options->threads);
 	if (options->all_blocks) {
 		vt_text_all_blocks(&line, model);
 		vt_text_pinned_blocks(&line, model);
@@ -368,6 +369,7 @@ struct vt_error *vt_write_stacks_text(const void *what, const struct vt_writer_o
 	vt_text_advice(&line, model);
 	vt_text_again(&line, model);
 	vt_text_threads(&line, model, options->threads);
+	vt_text_tasks(&line, model, options->threads);
 	vt_text_end(&line, model, VT_TOPIC_ALL, "stacks");
 	return vt_line_finish(&line);
 }

@@ -134,6 +134,13 @@ void vt_text_frame(struct vt_line *line, const struct vt_model_frame *f, int fun
 /* What further looks showed of each thread. */
 void vt_text_again(struct vt_line *line, const struct vt_model *model);
 
+/* The frames of a stack, below the line that says whose it is; most: lines, unless all. */
+void vt_text_stack(struct vt_line *line, const struct vt_model *model,
+		   const struct vt_model_stack *stack, bool all, size_t most);
+
+/* asyncio's tasks (tasks.c). */
+void vt_text_tasks(struct vt_line *line, const struct vt_model *model, enum vt_threads_shown shown);
+
 void vt_text_threads(struct vt_line *line, const struct vt_model *model,
 		     enum vt_threads_shown shown);
 

@@ -827,6 +827,20 @@ void vt_text_thread(struct vt_line *line, const struct vt_model *model,
 	vt_line_end(line);
 }
 
+void vt_text_stack(struct vt_line *line, const struct vt_model *model,
+		   const struct vt_model_stack *stack, bool all, size_t most)
+{
+	int left = function_columns(line);
+	struct view v = {
+		.line = line,
+		.model = model,
+		.all = all,
+		.left = left < 56 || all ? left : 56,
+	};
+
+	print_stack(&v, stack, most);
+}
+
 /* ---- all threads ---- */
 
 void vt_text_threads(struct vt_line *line, const struct vt_model *model,
