@@ -33,9 +33,14 @@ static void print_advice(struct vt_line *line, const struct vt_model_advice *adv
 	wrap(line, VT_BOLD, &remedy);
 }
 
-/* A command is never cut: a part of one may do something else. */
+/*
+ * A command is never cut: a part of one may do something else. In gdb, which holds the process, its
+ * own commands come next.
+ */
 void vt_text_next(struct vt_line *line, const struct vt_model *model)
 {
+	if (line->hints->frames)
+		return;
 	for (size_t i = 0; i < model->advice.next.n; i++) {
 		const struct vt_model_next *next = &model->advice.next.data[i];
 		struct vt_str text = { 0 }, purpose = { 0 };
