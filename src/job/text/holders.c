@@ -45,17 +45,19 @@ static void add_figure(const struct figure *f, bool counted, struct vt_str *text
 		vt_str_addf(text, " (PyTorch %s)", vt_format_size(size, f->pytorch));
 }
 
+static bool reads_as(uint64_t a, uint64_t b)
+{
+	char x[VT_NUM_MAX], y[VT_NUM_MAX];
+
+	return !strcmp(vt_format_size(x, a), vt_format_size(y, b));
+}
+
 static bool looks_like(const struct figure *a, const struct figure *b, bool counted)
 {
-	struct vt_str x = { 0 }, y = { 0 };
-	bool same;
-
-	add_figure(a, counted, &x);
-	add_figure(b, counted, &y);
-	same = !strcmp(vt_str_get(&x), vt_str_get(&y));
-	vt_str_deinit(&x);
-	vt_str_deinit(&y);
-	return same;
+	if (a->known != b->known || (a->known && !reads_as(a->bytes, b->bytes)))
+		return false;
+	return !counted || (a->pytorch_known == b->pytorch_known &&
+			    (!a->pytorch_known || reads_as(a->pytorch, b->pytorch)));
 }
 
 struct writing {
