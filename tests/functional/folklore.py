@@ -150,7 +150,7 @@ def missing_zero_grad(data, known):
 def batch_too_large(data, known):
     held = sum(c["bytes"] for c in data["owners"]["categories"] if c["category"] in ("exception", "activation"))
     check(held > pytorch(data)["allocated"] / 2, "activations are most of it", data["owners"]["categories"])
-    shapes = {o["shape"] for o in owners_of(data) if o["shape"] and o["category"] == "exception"}
+    shapes = {o["shape"] for o in owners_of(data) if o.get("shape") and o.get("category") == "exception"}
     check(any(shape.startswith(f"({known['batch']},") for shape in shapes), "the batch's size", shapes, known)
 
 
