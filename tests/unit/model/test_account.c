@@ -34,6 +34,14 @@ static bool has_headline(const struct vt_model *model, const char *code, const c
 	return false;
 }
 
+static bool is_alarm(const struct vt_model *model, const char *code)
+{
+	for (size_t i = 0; i < model->headlines.n; i++)
+		if (!strcmp(model->headlines.data[i].code, code))
+			return model->headlines.data[i].alarm;
+	return false;
+}
+
 /* ---- allocators ---- */
 
 /* Two segments with every state, one of them private, one expandable. */
@@ -462,6 +470,17 @@ static void test_headlines(void **state)
 	assert_true(has_headline(&model, "memory", "GPU 0: 529 MiB free"));
 	assert_true(has_headline(&model, "out-of-memory", "2 out-of-memory errors on GPU 0"));
 	assert_true(has_headline(&model, "gil-held", "41530"));
+	assert_true(is_alarm(&model, "lock-held"));
+	vt_model_deinit(&model);
+
+	/* A thread that allocates has the lock for a moment: nothing is wrong. */
+	assert_true(report_model_build(&model, "held"));
+	model.headlines.n = 0;
+	for (size_t i = 0; i < model.threads.n; i++)
+		model.threads.data[i].state = 'R';
+	assert_true(vt_model_account(&model));
+	assert_true(has_headline(&model, "lock-held", "of GPU 0"));
+	assert_false(is_alarm(&model, "lock-held"));
 	vt_model_deinit(&model);
 
 	assert_true(report_model_build(&model, "many-devices"));
