@@ -104,26 +104,37 @@ static bool add_stack(struct vt_model *model, const struct vt_asyncio_task *from
 	return vt_merge_stacks(NULL, &frames, &task->stack, &model->arena);
 }
 
-/* Those that a task waits for: the tasks that it is a waiter of. */
-static bool add_waits(const struct vt_asyncio *asyncio, size_t waiter, struct vt_arena *arena,
-		      struct vt_model_task *task, const size_t *n)
+/* Lists of the tasks that each waits for, from those of the tasks that wait for each. */
+static bool add_waits(const struct vt_asyncio *asyncio, struct vt_model *model)
 {
-	size_t *list = n[waiter] ? vt_arena_alloc(arena, n[waiter] * sizeof(*list)) : NULL;
+	struct vt_model_task *tasks = model->tasks.tasks.data;
+	size_t n = asyncio->tasks.n, edges = 0;
+	VT_FREE size_t *n_waits = calloc(n + 1, sizeof(*n_waits));
+	size_t *list;
 
-	if (n[waiter] && !list)
+	if (!n_waits)
 		return false;
-	task->waits_for = list;
-	for (size_t i = 0; i < asyncio->tasks.n && task->n_waits_for < n[waiter]; i++) {
-		const struct vt_asyncio_task *t = &asyncio->tasks.data[i];
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < asyncio->tasks.data[i].waiters.n; k++, edges++)
+			n_waits[asyncio->tasks.data[i].waiters.data[k]]++;
+	list = vt_arena_alloc(&model->arena, (edges + 1) * sizeof(*list));
+	if (!list)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		tasks[i].waits_for = list;
+		list += n_waits[i];
+	}
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < asyncio->tasks.data[i].waiters.n; k++) {
+			struct vt_model_task *t = &tasks[asyncio->tasks.data[i].waiters.data[k]];
 
-		for (size_t k = 0; k < t->waiters.n; k++)
-			if (t->waiters.data[k] == waiter)
-				list[task->n_waits_for++] = i;
+			((size_t *)t->waits_for)[t->n_waits_for++] = i;
+		}
 	}
 	return true;
 }
 
-static bool add_task(struct reading *r, size_t i, const size_t *n_waits)
+static bool add_task(struct reading *r, size_t i)
 {
 	static const enum vt_task_state states[] = {
 		[VT_ASYNCIO_WAITING] = VT_TASK_WAITING,
@@ -144,24 +155,20 @@ static bool add_task(struct reading *r, size_t i, const size_t *n_waits)
 			       0,
 		.awaits = from->awaits ? vt_arena_strdup(&model->arena, from->awaits) : NULL,
 	};
-	return task->name && add_stack(model, from, task) &&
-	       add_waits(&r->asyncio, i, &model->arena, task, n_waits);
+	return task->name && add_stack(model, from, task);
 }
 
 static bool add_tasks(struct reading *r)
 {
-	const struct vt_asyncio *asyncio = &r->asyncio;
-	VT_FREE size_t *n_waits = calloc(asyncio->tasks.n + 1, sizeof(*n_waits));
-
-	if (!n_waits)
-		return false;
-	for (size_t i = 0; i < asyncio->tasks.n; i++)
-		for (size_t k = 0; k < asyncio->tasks.data[i].waiters.n; k++)
-			n_waits[asyncio->tasks.data[i].waiters.data[k]]++;
-	for (size_t i = 0; i < asyncio->tasks.n; i++)
-		if (!add_task(r, i, n_waits))
+	for (size_t i = 0; i < r->asyncio.tasks.n; i++) {
+		/* Of a loop that is not asyncio's own (uvloop) the thread is not known. */
+		if (r->asyncio.tasks.data[i].thread == VT_ASYNCIO_NONE && r->s->c->target.live &&
+		    !r->s->c->model->held_by)
+			r->s->c->model->tasks.exact = false;
+		if (!add_task(r, i))
 			return false;
-	return true;
+	}
+	return add_waits(&r->asyncio, r->s->c->model);
 }
 
 static void say_why(struct vt_model *model, const char *why)
@@ -192,11 +199,14 @@ void vt_collect_tasks(struct vt_stacks *s)
 	struct reading r = { .s = s };
 	struct vt_model *model = s->c->model;
 	struct vt_error *err;
-	bool found = false;
+	size_t at = 0;
+	bool found;
 
 	if (!s->have_python || !s->n_rounds || model->view == VT_VIEW_NATIVE)
 		return;
 	r.py = &s->rounds[s->n_rounds - 1].python;
+	/* Where the module is part of the executable, only the frames tell that it is used. */
+	found = vt_modules_by_name(&s->c->target.modules, "_asyncio.", &at) != NULL;
 	for (size_t i = 0; i < r.py->threads.n && !found; i++)
 		found = runs_loop(&r.py->threads.data[i]);
 	if (!found)

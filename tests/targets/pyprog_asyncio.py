@@ -69,6 +69,10 @@ async def times_out(task):
     await asyncio.wait_for(asyncio.shield(task), 3600)
 
 
+async def wants(future):
+    await future
+
+
 async def finished():
     pass
 
@@ -92,6 +96,9 @@ async def main():
     tasks.append(create(awaits(tasks[-3]), name="awaits"))
     tasks.append(create(times_out(workers[1]), name="times out"))
     tasks.append(create(innermost(event)))
+    result = asyncio.get_running_loop().create_future()
+    tasks.append(create(wants(asyncio.futures._PyFuture(loop=asyncio.get_running_loop())), name="other future"))
+    tasks.append(create(wants(result), name="has result"))
     done = create(finished(), name="finished")
     for _ in range(int(sys.argv[2]) if len(sys.argv) > 2 else 0):
         tasks.append(create(work(event), name="many"))
@@ -103,6 +110,8 @@ async def main():
     truth = [{"name": t.get_name(), "top": [f.f_code.co_name for f in t.get_stack(limit=1)], "waits": WAITS.get(t.get_name(), [])}
              for t in asyncio.all_tasks() if t is not asyncio.current_task()]
     print("truth " + json.dumps(truth), flush=True)
+    if sys.argv[1] == "blocked":
+        result.set_result(1)  # the loop has not told the task yet
     if sys.argv[1] == "blocked":  # the error that servers make: the loop itself waits
         os.read(os.pipe()[0], 1)
     await event.wait()

@@ -14,7 +14,8 @@ struct tasks {
 	struct vt_line *line;
 	const struct vt_model *model;
 	bool all;
-	bool *seen; /* tasks that a group has */
+	bool *seen;              /* tasks that a group has */
+	size_t *waiters, *first; /* of each task: how many wait for it, and one of them */
 };
 
 static const struct vt_model_task *task_at(const struct tasks *v, size_t i)
@@ -71,16 +72,16 @@ static void add_state(struct vt_str *text, const struct tasks *v, const struct v
 	}
 }
 
-/* How many tasks wait for this one. */
-static size_t n_waiters(const struct tasks *v, size_t of, size_t *first)
+static void count_waiters(const struct tasks *v)
 {
-	size_t n = 0;
+	for (size_t i = 0; i < v->model->tasks.tasks.n; i++) {
+		const struct vt_model_task *task = task_at(v, i);
 
-	for (size_t i = 0; i < v->model->tasks.tasks.n; i++)
-		for (size_t k = 0; k < task_at(v, i)->n_waits_for; k++)
-			if (task_at(v, i)->waits_for[k] == of && n++ == 0)
-				*first = i;
-	return n;
+		for (size_t k = 0; k < task->n_waits_for; k++) {
+			v->waiters[task->waits_for[k]]++;
+			v->first[task->waits_for[k]] = i;
+		}
+	}
 }
 
 static void print_head(const struct tasks *v, size_t first, const size_t *members, size_t n)
@@ -88,7 +89,6 @@ static void print_head(const struct tasks *v, size_t first, const size_t *member
 	const struct vt_model_task *task = task_at(v, first);
 	struct vt_str text = { 0 };
 	char number[VT_NUM_MAX];
-	size_t waiter = 0;
 
 	vt_line_pad(v->line, 2);
 	vt_line_add(v->line, VT_PLAIN, task->n_waits_for ? "○ " : "● ");
@@ -100,9 +100,9 @@ static void print_head(const struct tasks *v, size_t first, const size_t *member
 	}
 	vt_str_add(&text, " · ");
 	add_state(&text, v, task);
-	if (n == 1 && n_waiters(v, first, &waiter) == 1) {
+	if (n == 1 && v->waiters[first] == 1) {
 		vt_str_add(&text, " · awaited by ");
-		add_name(&text, task_at(v, waiter));
+		add_name(&text, task_at(v, v->first[first]));
 	}
 	vt_line_wrap(v->line, VT_PLAIN, vt_str_get(&text), 8, 3);
 	if (text.failed)
@@ -113,11 +113,10 @@ static void print_head(const struct tasks *v, size_t first, const size_t *member
 /* The tasks like this one; the group's number is the caller's. */
 static size_t collect(const struct tasks *v, size_t first, size_t *members)
 {
-	size_t n = 0;
+	size_t n = 0, end = v->all ? first + 1 : v->model->tasks.tasks.n;
 
-	for (size_t i = first; i < v->model->tasks.tasks.n; i++) {
-		if (v->seen[i] || !is_same(task_at(v, i), task_at(v, first)) ||
-		    (v->all && i != first))
+	for (size_t i = first; i < end; i++) {
+		if (v->seen[i] || !is_same(task_at(v, i), task_at(v, first)))
 			continue;
 		v->seen[i] = true;
 		members[n++] = i;
@@ -125,7 +124,7 @@ static size_t collect(const struct tasks *v, size_t first, size_t *members)
 	return n;
 }
 
-static void print_title(const struct tasks *v, size_t shown)
+static void print_title(const struct tasks *v)
 {
 	const struct vt_model_tasks *tasks = &v->model->tasks;
 	char number[VT_NUM_MAX];
@@ -134,7 +133,6 @@ static void print_title(const struct tasks *v, size_t shown)
 
 	for (size_t i = 0; i < tasks->tasks.n; i++)
 		one &= tasks->tasks.data[i].tid == tid;
-	(void)shown;
 	vt_line_blank(v->line);
 	vt_line_add(v->line, VT_BOLD, "Tasks of asyncio");
 	vt_line_addf(v->line, VT_PLAIN, "   %s%s", vt_format_count(number, tasks->tasks.n),
@@ -142,7 +140,7 @@ static void print_title(const struct tasks *v, size_t shown)
 	if (one && tid)
 		vt_line_addf(v->line, VT_PLAIN, ", event loop in thread %d", (int)tid);
 	if (!tasks->exact && tasks->tasks.n)
-		vt_line_add(v->line, VT_WARN, "; it ran while they were read");
+		vt_line_add(v->line, VT_WARN, "; perhaps not of one moment");
 	vt_text_end_title(v->line, NULL);
 }
 
@@ -151,28 +149,39 @@ void vt_text_tasks(struct vt_line *line, const struct vt_model *model, enum vt_t
 	size_t n = model->tasks.tasks.n, groups = 0, rest = 0;
 	VT_FREE bool *seen = calloc(n + 1, sizeof(*seen));
 	VT_FREE size_t *members = calloc(n + 1, sizeof(*members));
+	VT_FREE size_t *waiters = calloc(n + 1, sizeof(*waiters));
+	VT_FREE size_t *firsts = calloc(n + 1, sizeof(*firsts));
 	struct tasks v = {
-		.line = line, .model = model, .all = shown != VT_THREADS_GROUPS, .seen = seen
+		.line = line,
+		.model = model,
+		.all = shown != VT_THREADS_GROUPS,
+		.seen = seen,
+		.waiters = waiters,
+		.first = firsts,
 	};
 	char number[VT_NUM_MAX];
 
 	if (!model->tasks.used || model->tasks.why || shown == VT_THREADS_MAIN ||
 	    model->view == VT_VIEW_NATIVE)
 		return;
-	if (!seen || !members) {
+	if (!n && !model->tasks.cut)
+		return;
+	if (!seen || !members || !waiters || !firsts) {
 		line->buf.failed = true;
 		return;
 	}
-	print_title(&v, n);
+	count_waiters(&v);
+	print_title(&v);
 	for (size_t i = 0; i < n; i++) {
-		size_t of_group = seen[i] ? 0 : collect(&v, i, members);
+		size_t of_group;
 
-		if (!of_group)
+		if (seen[i])
 			continue;
 		if (!v.all && groups++ >= MAX_GROUPS) {
-			rest += of_group;
+			rest++;
 			continue;
 		}
+		of_group = collect(&v, i, members);
 		print_head(&v, i, members, of_group);
 		vt_text_stack(line, model, &task_at(&v, i)->stack, v.all, MAX_LINES);
 	}

@@ -45,6 +45,8 @@ struct vt_asyncio_reader {
 	/* Where a task has its coroutine: its name follows, and what it waits for is before it. */
 	uint32_t coroutine_at; /* 0: no task has shown it yet */
 	uint64_t deadline_ns;
+	uint64_t
+		steps_left; /* of the search for waiters: hostile memory must not branch for ever */
 	bool nomem;
 };
 

@@ -44,7 +44,18 @@ uint64_t vt_asyncio_awaited(struct vt_asyncio_reader *r, uint64_t task)
 {
 	uint64_t object = vt_asyncio_word(r, task, r->coroutine_at - 8);
 
-	return vt_asyncio_kind_of(r, object) == VT_ASYNCIO_OTHER ? 0 : object;
+	return is_named(r, object, "NoneType") ? 0 : object;
+}
+
+/*
+ * A future that is done has given its callbacks to the loop, which has not run them yet. One of
+ * another library than C's has its own ways.
+ */
+static bool is_done(struct vt_asyncio_reader *r, uint64_t future)
+{
+	return vt_asyncio_kind_of(r, future) != VT_ASYNCIO_OTHER &&
+	       !vt_asyncio_word(r, future, VT_ASYNCIO_CALLBACK) &&
+	       !vt_asyncio_word(r, future, VT_ASYNCIO_CALLBACKS);
 }
 
 /* A str; or, from 3.12 on, the number of a name that nobody has asked for yet. */
@@ -263,9 +274,9 @@ void vt_asyncio_add(struct vt_asyncio_reader *r, uint64_t addr)
 		const struct vt_pyheap_class *cls = vt_asyncio_class(r, awaited);
 
 		task.awaits = cls ? vt_arena_strdup(&r->out->arena, cls->name) : NULL;
-	} else if (task.state != VT_ASYNCIO_RUNNING) {
-		task.state = VT_ASYNCIO_READY;
 	}
+	if (task.state != VT_ASYNCIO_RUNNING && (!awaited || is_done(r, awaited)))
+		task.state = VT_ASYNCIO_READY;
 	added = vt_vec_append(&r->out->tasks);
 	if (!task.name || !added || !vt_map_put(&r->index, addr, r->out->tasks.n)) {
 		r->nomem = true;

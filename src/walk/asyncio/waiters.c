@@ -12,11 +12,13 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "walk/asyncio/internal.h"
 
-#define MAX_CALLBACKS 1000 /* of one future */
-#define MAX_CELLS 16       /* of one function */
-#define MAX_DEPTH 4        /* shield() in gather() in wait() */
+#define MAX_CALLBACKS 1000          /* of one future */
+#define MAX_CELLS 16                /* of one function */
+#define MAX_DEPTH 4                 /* shield() in gather() in wait() */
+#define MAX_STEPS UINT64_C(4000000) /* of all tasks; 20,000 take some 100,000 */
 
 struct search {
 	struct vt_asyncio_reader *r;
@@ -26,13 +28,26 @@ struct search {
 
 static void follow(struct search *s, uint64_t callback);
 
+static bool pay(struct search *s, uint64_t steps)
+{
+	struct vt_asyncio_reader *r = s->r;
+	bool enough = r->steps_left >= steps;
+
+	r->steps_left = enough ? r->steps_left - steps : 0;
+	if (r->steps_left % 256 == 0 && vt_deadline_passed(r->deadline_ns))
+		r->steps_left = 0;
+	if (!enough)
+		r->out->cut = true;
+	return enough && !r->nomem;
+}
+
 static void add_waiter(struct search *s, uint64_t task)
 {
 	const uint64_t *index = vt_map_get(&s->r->index, task);
 	struct vt_asyncio_task *awaited = &s->r->out->tasks.data[s->task];
 	size_t *added;
 
-	if (!index || *index - 1 == s->task)
+	if (!index || *index - 1 == s->task || !pay(s, awaited->waiters.n))
 		return;
 	for (size_t i = 0; i < awaited->waiters.n; i++)
 		if (awaited->waiters.data[i] == *index - 1)
@@ -61,8 +76,9 @@ static void follow_future(struct search *s, uint64_t future)
 	const struct vt_pyheap_class *cls = vt_asyncio_class(s->r, more);
 
 	follow(s, vt_asyncio_word(s->r, future, VT_ASYNCIO_CALLBACK));
-	if (cls && cls->shape == VT_PYHEAP_LIST)
-		vt_pyheap_each(&s->r->heap, more, MAX_CALLBACKS, follow_pair, s);
+	if (cls && cls->shape == VT_PYHEAP_LIST &&
+	    vt_pyheap_each(&s->r->heap, more, MAX_CALLBACKS, follow_pair, s) > MAX_CALLBACKS)
+		s->r->out->cut = true;
 }
 
 static void follow_argument(void *arg, uint64_t object)
@@ -105,7 +121,7 @@ static void follow(struct search *s, uint64_t callback)
 {
 	const struct vt_pyheap_class *cls = vt_asyncio_class(s->r, callback);
 
-	if (!cls || s->depth >= MAX_DEPTH || s->r->nomem)
+	if (!cls || s->depth >= MAX_DEPTH || !pay(s, 1))
 		return;
 	s->depth++;
 	/* PyMethodObject and PyCFunctionObject: the object is the second word. */
@@ -124,6 +140,7 @@ static void follow(struct search *s, uint64_t callback)
 
 void vt_asyncio_find_waiters(struct vt_asyncio_reader *r)
 {
+	r->steps_left = MAX_STEPS;
 	for (size_t i = 0; i < r->out->tasks.n && !r->nomem; i++) {
 		struct search s = { .r = r, .task = i };
 
