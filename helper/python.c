@@ -127,6 +127,13 @@ static int all_there(const struct vt_python_imports *imports)
 	return 1;
 }
 
+void vt_py_restart_collector(struct vt_py *py)
+{
+	if (py->stopped_collector)
+		PY(py, PyGC_Enable, int_fn)();
+	py->stopped_collector = 0;
+}
+
 uint32_t vt_py_with_gil(struct vt_py *py, uint32_t (*ask)(struct vt_py *py))
 {
 	uint32_t seq = __atomic_load_n(&py->shared->request_seq, __ATOMIC_ACQUIRE);
@@ -143,18 +150,17 @@ uint32_t vt_py_with_gil(struct vt_py *py, uint32_t (*ask)(struct vt_py *py))
 		return vt_py_fail(py, "the interpreter is ending");
 	state = PY(py, PyGILState_Ensure, int_fn)();
 	got = vt_sys_now_ns();
+	py->shared->gil.waited_ns += got - start;
 	__atomic_store_n(&py->shared->gil.has_gil, 1, __ATOMIC_RELEASE);
 	if (is_wanted(py, seq, start)) {
-		int collects = py->args.stop_collector ? PY(py, PyGC_Disable, int_fn)() : 0;
-
+		py->stopped_collector = py->args.stop_collector ? PY(py, PyGC_Disable, int_fn)() :
+								  0;
 		status = ask(py);
 		PY(py, PyErr_Clear, void_fn)();
-		if (collects)
-			PY(py, PyGC_Enable, int_fn)();
+		vt_py_restart_collector(py);
 	} else {
 		vt_helper_say_why(py->shared, "the GIL came too late", NULL);
 	}
-	py->shared->gil.waited_ns += got - start;
 	py->shared->gil.held_ns += vt_sys_now_ns() - got;
 	PY(py, PyGILState_Release, release_fn)(state);
 	__atomic_store_n(&py->shared->gil.has_gil, 0, __ATOMIC_RELEASE);

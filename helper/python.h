@@ -43,6 +43,7 @@ typedef int vt_py_next_fn(struct object *dict, long *at, struct object **key,
 struct vt_py {
 	struct vt_helper_shared *shared;
 	struct vt_ask_python_args args; /* a copy: the tool could change it */
+	int stopped_collector;          /* it was on, and is off as long as we have the GIL */
 };
 
 #define VT_PY(py, name, type) ((vt_py_##type *)(py)->args.imports.name)
@@ -82,5 +83,8 @@ struct object *vt_py_call_with(struct vt_py *py, struct object *called, struct o
  * for ever. Fills shared->gil.
  */
 uint32_t vt_py_with_gil(struct vt_py *py, uint32_t (*ask)(struct vt_py *py));
+
+/* From ask(), before a call that gives the GIL up: what other threads see is as they left it. */
+void vt_py_restart_collector(struct vt_py *py);
 
 #endif

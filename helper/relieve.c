@@ -26,8 +26,8 @@
 #define MS UINT64_C(1000000)
 #define PAUSE_NS MS
 #define PAUSE_GIL_NS (100 * US)
-#define LIFE_NS (500 * MS)      /* the tool gives a sign every 50 ms */
-#define STALE_NS (200 * MS)     /* after so long for the GIL, it is looked for again */
+#define LIFE_NS (500 * MS)      /* the tool gives a sign every 10 ms */
+#define LIFE_GIL_NS (100 * MS)  /* the same with the GIL */
 #define NOT_READY 600           /* CUDA_ERROR_NOT_READY */
 #define CAPTURE_UNSUPPORTED 900 /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
 
@@ -59,12 +59,16 @@ struct op {
 	struct relief_context contexts[VT_MAX_CUDA_DEVICES];
 	uint32_t n;
 	int asks_gpu;
-	uint64_t heartbeat, gil_asked_ns;
 };
 
 static void enter(struct op *op, enum vt_relief_stage stage)
 {
 	__atomic_store_n(&op->answer->stage, (uint32_t)stage, __ATOMIC_RELEASE);
+}
+
+static void set_in_driver(struct op *op, uint32_t value)
+{
+	__atomic_store_n(&op->answer->in_driver, value, __ATOMIC_RELEASE);
 }
 
 static uint32_t refuse(struct op *op, enum vt_relief_refusal why, int device)
@@ -183,7 +187,10 @@ static void drop_contexts(struct op *op)
 	op->n = 0;
 }
 
-/* All that the context was given until now: in every stream, also those that nobody knows. */
+/*
+ * All that the context was given until now: in every stream, also those that nobody knows. Without
+ * the GIL a capture can begin between the check and the question, which then has ended it.
+ */
 static uint32_t mark(struct op *op, const struct relief_context *c)
 {
 	uint32_t status = check_captures(op);
@@ -193,8 +200,12 @@ static uint32_t mark(struct op *op, const struct relief_context *c)
 		return status;
 	err = PTR(op, cuCtxRecordEvent, record_fn)(c->context, c->event);
 	if ((int)err == CAPTURE_UNSUPPORTED)
-		return refuse(op, VT_RELIEF_CAPTURE, c->ordinal);
-	return err == CUDA_SUCCESS ? VT_HELPER_OK : refuse_error(op, err, c->ordinal);
+		return refuse(op, VT_RELIEF_CAPTURE_BROKEN, c->ordinal);
+	if (err != CUDA_SUCCESS)
+		return refuse_error(op, err, c->ordinal);
+	status = check_captures(op);
+	return status == VT_HELPER_OK ? VT_HELPER_OK :
+					refuse(op, VT_RELIEF_CAPTURE_BEGAN, op->answer->device);
 }
 
 static uint32_t wait_for(struct op *op, const struct relief_context *c, uint64_t deadline,
@@ -220,11 +231,13 @@ static uint32_t await_gpus(struct op *op, uint64_t wait_ns, uint64_t pause_ns)
 
 	if (!op->asks_gpu)
 		return VT_HELPER_OK;
+	set_in_driver(op, 1);
 	for (uint32_t i = 0; i < op->n && status == VT_HELPER_OK; i++)
 		status = mark(op, &op->contexts[i]);
 	for (uint32_t i = 0; i < op->n && status == VT_HELPER_OK; i++)
 		status = wait_for(op, &op->contexts[i], end, pause_ns);
 	op->answer->gpu_wait_ns += vt_sys_now_ns() - start;
+	set_in_driver(op, 0);
 	return status;
 }
 
@@ -235,23 +248,17 @@ static uint64_t heartbeat_of(const struct op *op)
 	return __atomic_load_n(&op->py.shared->heartbeat_ns, __ATOMIC_ACQUIRE);
 }
 
-/* What nobody waits for any more is not begun. */
-static int is_attended(struct op *op)
+/* What nobody waits for any more is not begun: only a new sign of life counts. */
+static int is_attended(const struct op *op, uint64_t within_ns, uint64_t pause_ns)
 {
 	uint64_t start = vt_sys_now_ns(), last = heartbeat_of(op);
 
-	while (vt_sys_now_ns() - start < LIFE_NS) {
-		op->heartbeat = heartbeat_of(op);
-		if (op->heartbeat != last)
+	while (vt_sys_now_ns() - start < within_ns) {
+		if (heartbeat_of(op) != last)
 			return 1;
-		vt_sys_sleep_ns(PAUSE_NS);
+		vt_sys_sleep_ns(pause_ns);
 	}
 	return 0;
-}
-
-static int is_still_attended(const struct op *op)
-{
-	return vt_sys_now_ns() - op->gil_asked_ns < STALE_NS || heartbeat_of(op) != op->heartbeat;
 }
 
 /* ---- the allocator ---- */
@@ -345,13 +352,16 @@ static uint32_t call(struct op *op, struct object *called)
 	if (!begin(op))
 		return refuse(op, VT_RELIEF_UNATTENDED, -1);
 	enter(op, VT_RELIEF_CALLS);
+	vt_py_restart_collector(&op->py);
 	result = call_in_context(op, called);
 	op->answer->call_ns = vt_sys_now_ns() - start;
 	if (result && op->args.what == VT_RELIEF_COLLECT_GARBAGE)
 		op->answer->collected = VT_PY(&op->py, PyLong_AsLongLong, value_fn)(result);
+	if (!result)
+		refuse(op, VT_RELIEF_RAISED, -1);
 	enter(op, VT_RELIEF_RETURNED);
 	if (!result)
-		return refuse(op, VT_RELIEF_RAISED, -1);
+		return VT_HELPER_FAILED;
 	vt_py_drop(&op->py, result);
 	return VT_HELPER_OK;
 }
@@ -367,6 +377,8 @@ static uint32_t check_all(struct op *op, struct object *functions)
 		status = check_locks(op);
 	if (status == VT_HELPER_OK && calls[op->args.what].needs_idle)
 		status = await_gpus(op, op->args.gpu_wait_gil_ns, PAUSE_GIL_NS);
+	if (status == VT_HELPER_OK && !is_attended(op, LIFE_GIL_NS, PAUSE_GIL_NS))
+		status = refuse(op, VT_RELIEF_UNATTENDED, -1);
 	if (status == VT_HELPER_OK)
 		status = check_captures(op);
 	if (status == VT_HELPER_OK)
@@ -389,11 +401,9 @@ static uint32_t with_gil(struct vt_py *py)
 	if (!called)
 		return refuse(op, VT_RELIEF_NO_FUNCTION, -1);
 	status = check_all(op, functions);
-	if (status != VT_HELPER_OK)
+	if (status != VT_HELPER_OK || op->args.dry_run)
 		return status;
-	if (!is_still_attended(op))
-		return refuse(op, VT_RELIEF_UNATTENDED, -1);
-	return op->args.dry_run ? VT_HELPER_OK : call(op, called);
+	return call(op, called);
 }
 
 /* ---- the operation ---- */
@@ -404,12 +414,15 @@ static uint32_t before_gil(struct op *op)
 	uint32_t status;
 
 	enter(op, VT_RELIEF_ASKS_GPU);
-	op->asks_gpu = can_ask_gpu(op);
-	if (op->py.shared->imports.cuDeviceGetCount && !vt_helper_spare_captures(op->py.shared))
-		return refuse(op, VT_RELIEF_NO_MODE, -1);
-	status = check_captures(op);
+	set_in_driver(op, 1);
+	op->asks_gpu = op->args.asks_gpu && can_ask_gpu(op);
+	status = op->py.shared->imports.cuDeviceGetCount &&
+				 !vt_helper_spare_captures(op->py.shared) ?
+			 refuse(op, VT_RELIEF_NO_MODE, -1) :
+			 check_captures(op);
 	if (status == VT_HELPER_OK)
 		status = keep_contexts(op);
+	set_in_driver(op, 0);
 	if (status == VT_HELPER_OK && needs_idle && !op->n)
 		status = refuse(op, VT_RELIEF_NO_CONTEXT, -1);
 	if (status == VT_HELPER_OK && needs_idle && !op->asks_gpu)
@@ -417,7 +430,7 @@ static uint32_t before_gil(struct op *op)
 	if (status == VT_HELPER_OK)
 		status = await_gpus(op, op->args.gpu_wait_ns, PAUSE_NS);
 	op->answer->asked_gpu = op->asks_gpu && op->n;
-	if (status == VT_HELPER_OK && !is_attended(op))
+	if (status == VT_HELPER_OK && !is_attended(op, LIFE_NS, PAUSE_NS))
 		status = refuse(op, VT_RELIEF_UNATTENDED, -1);
 	return status;
 }
@@ -442,7 +455,6 @@ uint32_t vt_helper_op_relieve(struct vt_helper_shared *shared)
 	status = before_gil(&op);
 	if (status == VT_HELPER_OK) {
 		enter(&op, VT_RELIEF_WAITS_GIL);
-		op.gil_asked_ns = vt_sys_now_ns();
 		status = vt_py_with_gil(&op.py, with_gil);
 	}
 	drop_contexts(&op);

@@ -516,7 +516,7 @@ struct vt_relieve_args {
 	uint32_t dry_run; /* all but the call */
 	/* enum vt_relief_word: who exchanges VT_RELIEF_OPEN decides whether it is called */
 	uint32_t word;
-	uint32_t pad;
+	uint32_t asks_gpu;        /* no capture can be underway that is not seen: it may be asked */
 	uint64_t gpu_wait_ns;     /* for the GPUs' work, holding nothing */
 	uint64_t gpu_wait_gil_ns; /* again, with the GIL: until they are idle */
 	uint64_t lock_wait_ns;
@@ -532,7 +532,9 @@ struct vt_relieve_answer {
 	int32_t device;   /* -1: none in particular */
 	int32_t error;    /* CUresult */
 	uint32_t n_contexts;
-	uint32_t asked_gpu;   /* the GPUs were asked whether their work ends */
+	uint32_t asked_gpu; /* the GPUs were asked whether their work ends */
+	uint32_t in_driver; /* now, or since it does not answer */
+	uint32_t pad;
 	uint64_t gpu_wait_ns; /* what it took, in all */
 	uint64_t call_ns;     /* of the call alone */
 	int64_t collected;    /* objects; -1: unknown */

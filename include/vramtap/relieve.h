@@ -35,19 +35,21 @@ enum vt_relief_stage {
 /* Why it was not called. */
 enum vt_relief_refusal {
 	VT_RELIEF_MAY,
-	VT_RELIEF_NO_CONTEXT,   /* the process has no CUDA context */
-	VT_RELIEF_OLD_DRIVER,   /* it cannot be asked whether all work is done */
-	VT_RELIEF_NO_MODE,      /* captures cannot be spared */
-	VT_RELIEF_CAPTURE,      /* of a CUDA graph; device */
-	VT_RELIEF_GPU_WORKS,    /* its work did not end in time; device */
-	VT_RELIEF_DRIVER_ERROR, /* error; device */
-	VT_RELIEF_UNATTENDED,   /* the tool gave no more signs of life */
-	VT_RELIEF_NO_TORCH,     /* the main interpreter has not imported it */
-	VT_RELIEF_NOT_NATIVE,   /* another allocator */
-	VT_RELIEF_HISTORY,      /* is recorded, or PyTorch does not say */
-	VT_RELIEF_LOCKED,       /* a mutex of the allocator; device */
-	VT_RELIEF_NO_FUNCTION,  /* this release has none, or something has replaced it */
-	VT_RELIEF_RAISED,       /* called, but it raised an exception */
+	VT_RELIEF_NO_CONTEXT,     /* the process has no CUDA context */
+	VT_RELIEF_OLD_DRIVER,     /* it cannot be asked whether all work is done */
+	VT_RELIEF_NO_MODE,        /* captures cannot be spared */
+	VT_RELIEF_CAPTURE,        /* of a CUDA graph; device */
+	VT_RELIEF_GPU_WORKS,      /* its work did not end in time; device */
+	VT_RELIEF_DRIVER_ERROR,   /* error; device */
+	VT_RELIEF_UNATTENDED,     /* the tool gave no more signs of life */
+	VT_RELIEF_NO_TORCH,       /* the main interpreter has not imported it */
+	VT_RELIEF_NOT_NATIVE,     /* another allocator */
+	VT_RELIEF_HISTORY,        /* is recorded, or PyTorch does not say */
+	VT_RELIEF_LOCKED,         /* a mutex of the allocator; device */
+	VT_RELIEF_NO_FUNCTION,    /* this release has none, or something has replaced it */
+	VT_RELIEF_RAISED,         /* called, but it raised an exception */
+	VT_RELIEF_CAPTURE_BEGAN,  /* a capture is there just after the question; device */
+	VT_RELIEF_CAPTURE_BROKEN, /* the question has ended one; device */
 	VT_N_RELIEF_REFUSALS
 };
 

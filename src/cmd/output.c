@@ -169,14 +169,35 @@ static void adapt_to_terminal(struct vt_output *output)
 
 static bool dumb; /* the terminal knows no escape sequences */
 
+static const char *(*act_on_interrupt)(void);
+
+void vt_output_on_interrupt(const char *(*act)(void))
+{
+	act_on_interrupt = act;
+}
+
+static void say_interrupted(const char *text)
+{
+	vt_say_at_once("vramtap: ", 9);
+	vt_say_at_once(text, strlen(text));
+	vt_say_at_once("\n", 1);
+}
+
 /* The target needs nothing from us when we die: this only says so, and exits at once. */
 static void on_interrupt(int signo)
 {
 	static const char text[] = "\r\033[Kvramtap: interrupted; the process was released\n";
 	size_t skip = isatty(STDERR_FILENO) && !dumb ? 0 : 4;
 
+	const char *said = act_on_interrupt ? act_on_interrupt() : NULL;
+
 	vt_session_emergency_release();
-	vt_say_at_once(text + skip, sizeof(text) - 1 - skip);
+	if (said) {
+		vt_say_at_once(text + skip, 4 - skip);
+		say_interrupted(said);
+	} else {
+		vt_say_at_once(text + skip, sizeof(text) - 1 - skip);
+	}
 	_exit(128 + signo);
 }
 

@@ -52,6 +52,12 @@ void vt_parse_hide_layout(struct argp_state *state, const char *release);
  */
 void vt_output_begin(struct vt_output *output);
 
+/*
+ * First of all on an interrupt, in the signal handler: what it returns is said instead of the usual
+ * text, unless NULL.
+ */
+void vt_output_on_interrupt(const char *(*act)(void));
+
 /* Text from the target, so that a terminal shows it harmlessly. */
 void vt_print_escaped(FILE *out, const char *text);
 

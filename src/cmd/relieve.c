@@ -131,6 +131,7 @@ int vt_cmd_relieve(int argc, char **argv)
 	int status = VT_EXIT_NOTHING;
 
 	vt_parse_command(&argp, argc, argv, 0, &args);
+	vt_output_on_interrupt(vt_relieve_cancel_at_once);
 	vt_output_begin(&args.output);
 
 	VT_ERROR struct vt_error *err = vt_relieve(args.pid, &args.request, &result);

@@ -38,6 +38,8 @@
 /* How long to wait for the end of the helper's thread. */
 #define QUIT_NS (100 * VT_NS_PER_MS)
 #define SLICE_NS (50 * VT_NS_PER_MS)
+/* VT_OP_RELIEVE waits for a sign of life with the GIL held */
+#define SLICE_RELIEVE_NS (10 * VT_NS_PER_MS)
 
 /*
  * When the search starts to consider threads with more exposure (choose.h): after this time, or
@@ -71,6 +73,7 @@ struct vt_helper {
 	uint64_t size;     /* of the session's part, as mapped here */
 	uint64_t max_size; /* as mapped there */
 	uint32_t seq;      /* of the last request */
+	uint64_t slice_ns; /* between signs of life while it is answered */
 	bool stop_again;   /* a signal had stopped the process before we came */
 };
 
@@ -404,6 +407,7 @@ static void send_request(struct vt_helper *helper, enum vt_helper_op op)
 	struct vt_helper_shared *shared = helper->shared;
 
 	shared->op = op;
+	helper->slice_ns = op == VT_OP_RELIEVE ? SLICE_RELIEVE_NS : SLICE_NS;
 	beat(helper);
 	vt_fault_point("inject.request");
 	__atomic_store_n(&shared->request_seq, ++helper->seq, __ATOMIC_RELEASE);
@@ -424,11 +428,11 @@ static bool wait_for_answer(struct vt_helper *helper, uint64_t deadline_ns)
 
 	while (!is_done(helper, &seen)) {
 		uint64_t now = vt_now_ns();
-		struct timespec slice = { 0, (long)SLICE_NS };
+		struct timespec slice = { 0, (long)helper->slice_ns };
 
 		if (now >= deadline_ns || is_gone(helper))
 			return is_done(helper, &seen);
-		if (deadline_ns - now < SLICE_NS)
+		if (deadline_ns - now < helper->slice_ns)
 			slice.tv_nsec = (long)(deadline_ns - now);
 		syscall(SYS_futex, &helper->shared->done_seq, FUTEX_WAIT, seen, &slice, NULL, 0);
 		beat(helper);

@@ -1,21 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "relieve/words.h"
 
-static int64_t reserved_less(const struct vt_diff *diff)
+static bool all_exact(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (!model->allocators.data[i].exact)
+			return false;
+	return model->allocators.n != 0;
+}
+
+static bool has_allocator(const struct vt_model *model, int device)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (model->allocators.data[i].device == device)
+			return true;
+	return false;
+}
+
+/* A sum without one of the devices would be no total. */
+static int64_t less(const struct vt_relieve_result *result, int first, int last)
 {
 	int64_t bytes = 0;
-	bool any = false;
 
-	for (size_t i = 0; i < diff->devices.n; i++) {
-		const struct vt_diff_device *d = &diff->devices.data[i];
+	if (!result->have_after || !all_exact(&result->before) || !all_exact(&result->after))
+		return INT64_MIN;
+	for (size_t i = 0; i < result->diff.devices.n; i++) {
+		const struct vt_diff_device *d = &result->diff.devices.data[i];
 
-		if (!d->known[VT_DIFF_ALLOCATED] || !d->known[VT_DIFF_CACHED])
+		if (!has_allocator(&result->before, d->ordinal) &&
+		    !has_allocator(&result->after, d->ordinal))
 			continue;
-		any = true;
-		for (int part = VT_DIFF_ALLOCATED; part <= VT_DIFF_CACHED; part++)
+		for (int part = first; part <= last; part++) {
+			if (!d->known[part])
+				return INT64_MIN;
 			bytes -= vt_diff_bytes(&d->parts[part]);
+		}
 	}
-	return any ? bytes : INT64_MIN;
+	return bytes;
+}
+
+int64_t vt_relieve_in_use_less(const struct vt_relieve_result *result)
+{
+	return less(result, VT_DIFF_ALLOCATED, VT_DIFF_ALLOCATED);
 }
 
 int64_t vt_relieve_given_back(const struct vt_relieve_result *result)
@@ -26,7 +52,7 @@ int64_t vt_relieve_given_back(const struct vt_relieve_result *result)
 	if (!result->have_after)
 		return INT64_MIN;
 	if (result->request.what != VT_RELIEF_TRIM_PINNED)
-		return reserved_less(&result->diff);
+		return less(result, VT_DIFF_ALLOCATED, VT_DIFF_CACHED);
 	if (!before->sum_known || !after->sum_known)
 		return INT64_MIN;
 	return (int64_t)(before->total.bytes - after->total.bytes);

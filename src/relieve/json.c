@@ -93,18 +93,24 @@ static void put_memory(struct vt_json *json, const struct vt_relieve_result *res
 	vt_json_name(json, "why_no_after", result->no_after);
 }
 
+static void put_wait(struct vt_json *json, const char *key, bool ended, double ms)
+{
+	if (ended)
+		vt_json_milli(json, key, ms);
+	else
+		vt_json_null(json, key);
+}
+
 static void put_timing(struct vt_json *json, const struct vt_relieve_result *result)
 {
 	bool returned = result->answer.stage >= VT_RELIEF_RETURNED;
 
 	vt_json_object(json, "timing");
 	vt_json_milli(json, "total_ms", result->total_ms);
-	vt_json_milli(json, "gpu_wait_ms", (double)result->answer.gpu_wait_ns / 1e6);
-	vt_json_milli(json, "gil_wait_ms", result->gil_waited_ms);
-	if (returned)
-		vt_json_milli(json, "call_ms", (double)result->answer.call_ns / 1e6);
-	else
-		vt_json_null(json, "call_ms");
+	put_wait(json, "gpu_wait_ms", !result->answer.in_driver,
+		 (double)result->answer.gpu_wait_ns / 1e6);
+	put_wait(json, "gil_wait_ms", result->gil_waited_ms >= 0, result->gil_waited_ms);
+	put_wait(json, "call_ms", returned, (double)result->answer.call_ns / 1e6);
 	vt_json_end_object(json);
 }
 

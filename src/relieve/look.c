@@ -133,7 +133,7 @@ bool vt_relieve_look_at_torch(struct vt_target *t, struct vt_relieve_args *args,
  * They capture graphs without PyTorch's knowing. The question whether the GPUs are idle would end a
  * capture with an error.
  */
-static const struct {
+static const struct library {
 	const char *part, *name; /* of the file's path */
 } capturing[] = {
 	{ "/cupy/", "CuPy" },
@@ -141,6 +141,12 @@ static const struct {
 	{ "/jaxlib/", "JAX" },
 	{ "/xla_cuda", "JAX" },
 	{ "/libnvinfer.so", "TensorRT" },
+	{ "/libnvinfer_lean.so", "TensorRT" },
+	{ "/libnvinfer_dispatch.so", "TensorRT" },
+	{ "/libggml-cuda", "ggml" },
+	{ "/ggml-cuda", "ggml" },
+	{ "/libtvm", "TVM" },
+	{ "/tvm/", "TVM" },
 	{ "libonnxruntime_providers_cuda", "ONNX Runtime" },
 	{ "/tensorflow/", "TensorFlow" },
 	{ "/cuda/bindings/", "cuda-python" },
@@ -149,16 +155,39 @@ static const struct {
 	{ "/paddle/", "Paddle" },
 };
 
-bool vt_relieve_look_at_libraries(struct vt_target *t, struct vt_relieve_result *result)
+/*
+ * Their allocators of pools call Python. PyTorch calls those with its allocator's lock held, and
+ * without the GIL: with a thread that has the GIL and waits for the lock, that is for ever.
+ */
+static const struct library calling_python[] = {
+	{ "/cumem_allocator", "vLLM's cumem_allocator" },
+	{ "/camem_allocator", "camem_allocator" },
+};
+
+static const char *find_library(const struct vt_target *t, const struct library *libraries,
+				size_t n)
 {
+	for (size_t i = 0; i < t->maps.entries.n; i++)
+		for (size_t k = 0; k < n; k++)
+			if (strstr(t->maps.entries.data[i].path, libraries[k].part))
+				return libraries[k].name;
+	return NULL;
+}
+
+bool vt_relieve_look_at_libraries(struct vt_target *t, struct vt_relieve_args *args,
+				  struct vt_relieve_result *result)
+{
+	const char *captures = find_library(t, capturing, sizeof(capturing) / sizeof(capturing[0]));
+	const char *calls =
+		find_library(t, calling_python, sizeof(calling_python) / sizeof(calling_python[0]));
+
+	args->asks_gpu = args->n_devices && !captures;
 	if (result->request.what == VT_RELIEF_COLLECT_GARBAGE)
 		return true;
-	for (size_t i = 0; i < t->maps.entries.n; i++)
-		for (size_t k = 0; k < sizeof(capturing) / sizeof(capturing[0]); k++)
-			if (strstr(t->maps.entries.data[i].path, capturing[k].part))
-				return vt_relieve_refuse(result, VT_RELIEVE_CAPTURES,
-							 capturing[k].name);
-	return true;
+	if (captures)
+		return vt_relieve_refuse(result, VT_RELIEVE_CAPTURES, captures);
+	return !calls || result->request.what != VT_RELIEF_EMPTY_CACHE ||
+	       vt_relieve_refuse(result, VT_RELIEVE_CALLS_PYTHON, calls);
 }
 
 /* ---- threads ---- */

@@ -16,8 +16,12 @@ bool vt_relieve_refuse(struct vt_relieve_result *result, unsigned int why, const
 bool vt_relieve_look_at_torch(struct vt_target *t, struct vt_relieve_args *args,
 			      struct vt_relieve_result *result);
 
-/* No library is there that could be capturing a graph by itself. */
-bool vt_relieve_look_at_libraries(struct vt_target *t, struct vt_relieve_result *result);
+/*
+ * No library is there that could be capturing a graph by itself (or garbage is collected, and the
+ * GPU is not asked), and none whose allocator must not be called on a thread of ours.
+ */
+bool vt_relieve_look_at_libraries(struct vt_target *t, struct vt_relieve_args *args,
+				  struct vt_relieve_result *result);
 
 /* No thread stands still in the driver; by the stacks in result->before. */
 bool vt_relieve_look_at_threads(struct vt_relieve_result *result);

@@ -43,8 +43,12 @@ static struct vt_error *look(pid_t pid, const struct vt_relieve_request *request
 static void take_answer(struct vt_helper *helper, struct vt_relieve_result *result)
 {
 	const struct vt_helper_shared *shared = vt_helper_shared(helper);
+	/* first: what is written before it is there then */
+	uint32_t stage = __atomic_load_n(&shared->relieve.stage, __ATOMIC_ACQUIRE);
 	struct vt_relieve_answer answer = shared->relieve; /* a copy: the target could change it */
+	uint64_t waited_ns = shared->gil.waited_ns;
 
+	answer.stage = stage;
 	if (answer.stage >= VT_N_RELIEF_STAGES)
 		answer.stage = VT_RELIEF_NOT_BEGUN;
 	if (answer.refusal >= VT_N_RELIEF_REFUSALS)
@@ -53,42 +57,70 @@ static void take_answer(struct vt_helper *helper, struct vt_relieve_result *resu
 		answer.device = -1;
 	result->answer = answer;
 	result->device = answer.device;
-	result->gil_waited_ms = (double)shared->gil.waited_ns / VT_NS_PER_MS;
-}
-
-static bool has_begun(const struct vt_relieve_result *result)
-{
-	return result->answer.stage >= VT_RELIEF_CALLS;
+	result->gil_waited_ms =
+		stage == VT_RELIEF_WAITS_GIL && !waited_ns ? -1 : (double)waited_ns / VT_NS_PER_MS;
 }
 
 /* It is not called any more, or has begun: never both. */
-static bool cancel(struct vt_helper *helper)
+static bool cancel(uint32_t *word)
 {
 	uint32_t open = VT_RELIEF_OPEN;
 
-	return __atomic_compare_exchange_n(&vt_helper_shared(helper)->args.relieve.word, &open,
-					   VT_RELIEF_CANCELLED, false, __ATOMIC_SEQ_CST,
-					   __ATOMIC_SEQ_CST);
+	return __atomic_compare_exchange_n(word, &open, VT_RELIEF_CANCELLED, false,
+					   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) ||
+	       open == VT_RELIEF_CANCELLED;
+}
+
+static uint32_t *open_word; /* of the request that is being made */
+
+const char *vt_relieve_cancel_at_once(void)
+{
+	uint32_t *word = __atomic_load_n(&open_word, __ATOMIC_ACQUIRE);
+
+	if (!word)
+		return NULL;
+	return cancel(word) ? "interrupted; nothing was called" :
+			      "interrupted; the call had begun, and goes on in the process";
+}
+
+static uint32_t word_of(struct vt_helper *helper)
+{
+	return __atomic_load_n(&vt_helper_shared(helper)->args.relieve.word, __ATOMIC_ACQUIRE);
+}
+
+static void judge_called(struct vt_relieve_result *result)
+{
+	result->outcome = result->answer.refusal == VT_RELIEF_RAISED ? VT_RELIEVE_RAISED :
+								       VT_RELIEVE_DONE;
+}
+
+static bool has_returned(const struct vt_relieve_result *result)
+{
+	return result->answer.stage >= VT_RELIEF_RETURNED;
 }
 
 /* Without an answer: what the helper's thread does from now on. */
 static void explain_silence(struct vt_helper *helper, struct vt_relieve_result *result)
 {
 	result->has_gil = __atomic_load_n(&vt_helper_shared(helper)->gil.has_gil, __ATOMIC_ACQUIRE);
-	if (__atomic_load_n(&vt_helper_shared(helper)->args.relieve.word, __ATOMIC_ACQUIRE) ==
-	    VT_RELIEF_BEGUN)
+	if (has_returned(result))
+		judge_called(result);
+	else if (word_of(helper) == VT_RELIEF_BEGUN)
 		result->outcome = VT_RELIEVE_RUNS;
+	else if (result->answer.refusal != VT_RELIEF_MAY)
+		vt_relieve_refuse(result, result->answer.refusal, NULL);
 	else if (result->answer.stage == VT_RELIEF_WAITS_GIL)
 		vt_relieve_refuse(result, VT_RELIEVE_GIL_SILENT, NULL);
-	else
+	else if (result->answer.in_driver)
 		vt_relieve_refuse(result, VT_RELIEVE_SILENT, NULL);
+	else
+		vt_relieve_refuse(result, VT_RELIEVE_NO_ANSWER, NULL);
 }
 
 static void judge(struct vt_relieve_result *result, const struct vt_error *err)
 {
-	if (has_begun(result))
-		result->outcome = result->answer.refusal == VT_RELIEF_RAISED ? VT_RELIEVE_RAISED :
-									       VT_RELIEVE_DONE;
+	if (has_returned(result))
+		judge_called(result);
 	else if (!err)
 		result->outcome = VT_RELIEVE_WOULD;
 	else if (result->answer.refusal != VT_RELIEF_MAY)
@@ -97,24 +129,26 @@ static void judge(struct vt_relieve_result *result, const struct vt_error *err)
 		vt_relieve_refuse(result, VT_RELIEVE_INTERPRETER, err->message);
 }
 
-/* A process that ends meanwhile is an error. */
+/* A process that ends before it is called is an error. */
 static struct vt_error *call(struct vt_helper *helper, struct vt_relieve_result *result)
 {
 	uint64_t begin_ns = result->request.budget_ns + GPU_WAIT_GIL_NS +
 			    vt_helper_shared(helper)->args.relieve.python.gil_wait_ns + SPARE_NS;
 	struct vt_error *err = vt_helper_call(helper, VT_OP_RELIEVE, vt_now_ns() + begin_ns);
 
-	take_answer(helper, result);
-	if (err && err->code == VT_ERR_TIMEOUT && !cancel(helper)) {
+	if (err && err->code == VT_ERR_TIMEOUT &&
+	    !cancel(&vt_helper_shared(helper)->args.relieve.word)) {
 		vt_progress("waiting for the call to return");
 		vt_error_destroy(err);
 		err = vt_helper_await(helper, vt_now_ns() + CALL_WAIT_NS);
-		take_answer(helper, result);
 	}
+	take_answer(helper, result); /* again: it may have come until now */
 	vt_fault_point("relieve.answered");
-	if (err && err->code == VT_ERR_GONE)
+	if (err && err->code == VT_ERR_GONE && word_of(helper) != VT_RELIEF_BEGUN)
 		return err;
-	if (err && err->code == VT_ERR_TIMEOUT)
+	if (err && err->code == VT_ERR_GONE && !has_returned(result))
+		result->outcome = VT_RELIEVE_ENDED;
+	else if (err && err->code == VT_ERR_TIMEOUT)
 		explain_silence(helper, result);
 	else
 		judge(result, err);
@@ -146,7 +180,10 @@ static struct vt_error *go_in(struct vt_target *t, const struct vt_relieve_args 
 	vt_helper_shared(helper)->args.relieve = *args;
 	vt_fault_point("relieve.inside");
 	vt_progress("waiting for a safe moment in the process");
+	__atomic_store_n(&open_word, &vt_helper_shared(helper)->args.relieve.word,
+			 __ATOMIC_RELEASE);
 	err = call(helper, result);
+	__atomic_store_n(&open_word, NULL, __ATOMIC_RELEASE);
 	vt_helper_destroy(helper);
 	vt_fault_point("relieve.left");
 	return err;
@@ -156,9 +193,12 @@ static struct vt_error *go_in(struct vt_target *t, const struct vt_relieve_args 
 
 static bool pinned_is_free(struct vt_relieve_result *result)
 {
-	result->tid = result->before.pinned.owner_tid;
-	return result->request.what != VT_RELIEF_TRIM_PINNED || !result->tid ||
-	       vt_relieve_refuse(result, VT_RELIEVE_PINNED, NULL);
+	pid_t owner = result->before.pinned.owner_tid;
+
+	if (result->request.what != VT_RELIEF_TRIM_PINNED || !owner)
+		return true;
+	result->tid = owner;
+	return vt_relieve_refuse(result, VT_RELIEVE_PINNED, NULL);
 }
 
 static struct vt_error *act_on(struct vt_target *t, struct vt_relieve_result *result)
@@ -174,8 +214,9 @@ static struct vt_error *act_on(struct vt_target *t, struct vt_relieve_result *re
 	struct vt_error *err = NULL;
 
 	vt_progress("looking for reasons not to");
-	if (vt_relieve_look_at_torch(t, &args, result) && vt_relieve_look_at_libraries(t, result) &&
-	    pinned_is_free(result) && vt_relieve_look_at_threads(result) &&
+	if (vt_relieve_look_at_torch(t, &args, result) &&
+	    vt_relieve_look_at_libraries(t, &args, result) && pinned_is_free(result) &&
+	    vt_relieve_look_at_threads(result) &&
 	    vt_relieve_look_at_python(t, &py, &args.python, result))
 		err = go_in(t, &args, result);
 	vt_python_deinit(&py);
@@ -203,7 +244,7 @@ static void look_again(pid_t pid, struct vt_relieve_result *result)
 	struct vt_error *err;
 
 	if (result->outcome == VT_RELIEVE_REFUSED || result->outcome == VT_RELIEVE_WOULD ||
-	    result->outcome == VT_RELIEVE_RUNS)
+	    result->outcome == VT_RELIEVE_RUNS || result->outcome == VT_RELIEVE_ENDED)
 		return;
 	err = look(pid, &result->request, VT_WANT_MEMORY, &result->after);
 	if (!err)

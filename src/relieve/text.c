@@ -51,25 +51,32 @@ static void add_freed(struct vt_str *text, const struct vt_relieve_result *resul
 static void add_collected(struct vt_str *text, const struct vt_relieve_result *result)
 {
 	char number[VT_NUM_MAX];
-	int64_t freed = 0;
+	int64_t freed = vt_relieve_in_use_less(result);
 
-	for (size_t i = 0; result->have_after && i < result->diff.devices.n; i++) {
-		const struct vt_diff_device *d = &result->diff.devices.data[i];
-
-		if (d->known[VT_DIFF_ALLOCATED])
-			freed -= vt_diff_bytes(&d->parts[VT_DIFF_ALLOCATED]);
-	}
 	if (result->answer.collected < 0)
 		vt_str_add(text, "Python does not say what it collected");
+	else if (!result->answer.collected)
+		vt_str_add(
+			text,
+			"Python found no unreachable objects (or was collecting already: it says "
+			"the same then)");
 	else
 		vt_str_addf(text, "Python found %s unreachable object%s",
 			    vt_format_count(number, (uint64_t)result->answer.collected),
 			    result->answer.collected == 1 ? "" : "s");
-	if (freed > 0)
+	if (freed == INT64_MIN)
+		vt_str_add(text, "; whether less GPU memory is in use is not known");
+	else if (freed > 0)
 		vt_str_addf(text, "; tensors of %s are gone, which PyTorch keeps in its cache",
 			    vt_format_size(number, (uint64_t)freed));
-	else if (result->have_after)
+	else
 		vt_str_add(text, "; PyTorch has no less in use than before");
+}
+
+/* Else the question itself can have had an effect. */
+static bool is_harmless(unsigned int why)
+{
+	return why != VT_RELIEF_CAPTURE_BEGAN && why != VT_RELIEF_CAPTURE_BROKEN;
 }
 
 static void add_outcome(struct vt_str *text, const struct vt_relieve_result *result)
@@ -79,7 +86,8 @@ static void add_outcome(struct vt_str *text, const struct vt_relieve_result *res
 
 	switch (result->outcome) {
 	case VT_RELIEVE_REFUSED:
-		vt_str_add(text, "Nothing was done: ");
+		vt_str_add(text, is_harmless(result->why) ? "Nothing was done: " :
+							    "Nothing was called: ");
 		vt_relieve_add_why(text, result);
 		break;
 	case VT_RELIEVE_WOULD:
@@ -98,6 +106,9 @@ static void add_outcome(struct vt_str *text, const struct vt_relieve_result *res
 			    "%s was called and has not returned. It cannot be called back; the "
 			    "thread \"vramtap\" in the process is in it",
 			    call);
+		break;
+	case VT_RELIEVE_ENDED:
+		vt_str_addf(text, "%s was called, and the process ended before it returned", call);
 		break;
 	default:
 		vt_str_addf(text, "Called %s: ", call);
@@ -132,7 +143,9 @@ static void print_remedy(struct vt_line *line, const struct vt_relieve_result *r
 
 	if (result->outcome == VT_RELIEVE_REFUSED && remedy)
 		vt_str_addf(&text, "Next: %s.", remedy);
-	if (result->outcome == VT_RELIEVE_DONE && result->request.what == VT_RELIEF_COLLECT_GARBAGE)
+	if (result->outcome == VT_RELIEVE_DONE &&
+	    result->request.what == VT_RELIEF_COLLECT_GARBAGE &&
+	    vt_relieve_in_use_less(result) != INT64_MIN)
 		vt_str_addf(&text,
 			    "Next: vramtap relieve %d --empty-cache gives what is cached "
 			    "back to the GPU.",
@@ -275,6 +288,11 @@ static void print_cost(struct vt_line *line, const struct vt_relieve_result *res
 	if (result->answer.asked_gpu)
 		vt_str_addf(&text, "The work of the GPU had come to an end after %s. ",
 			    vt_format_ms(time, (double)result->answer.gpu_wait_ns / 1e6));
+	else if (result->request.what == VT_RELIEF_COLLECT_GARBAGE)
+		vt_str_add(&text, "The GPU was not asked whether it hangs. ");
+	if (result->have_after)
+		vt_str_add(&text, "The program ran between the two looks: not every difference is "
+				  "the call's. ");
 	vt_str_addf(&text, "%s: %s.",
 		    result->outcome == VT_RELIEVE_WOULD ? "What it would cost" : "What it costs",
 		    vt_relieve_cost(result->request.what));

@@ -19,7 +19,7 @@ static const struct {
 static const char *const outcomes[VT_N_RELIEVE_OUTCOMES] = {
 	[VT_RELIEVE_REFUSED] = "refused",   [VT_RELIEVE_WOULD] = "would-be-done",
 	[VT_RELIEVE_DONE] = "done",         [VT_RELIEVE_RAISED] = "raised",
-	[VT_RELIEVE_RUNS] = "not-returned",
+	[VT_RELIEVE_RUNS] = "not-returned", [VT_RELIEVE_ENDED] = "process-ended",
 };
 
 /*
@@ -53,7 +53,8 @@ static const struct {
 				     "the driver answered with CUDA error %e when it was asked about the work "
 				     "of GPU %d",
 				     NULL },
-	[VT_RELIEF_UNATTENDED] = { "unattended", "vramtap gave no sign of life in time",
+	[VT_RELIEF_UNATTENDED] = { "unattended",
+				   "vramtap gave no sign of life in time, or had given up",
 				   "try again" },
 	[VT_RELIEF_NO_TORCH] = { "no-torch", "the main interpreter has not imported torch", NULL },
 	[VT_RELIEF_NOT_NATIVE] = { "not-native",
@@ -70,6 +71,17 @@ static const struct {
 				    "it",
 				    NULL },
 	[VT_RELIEF_RAISED] = { "raised", "it raised an exception, which was dropped", NULL },
+	[VT_RELIEF_CAPTURE_BEGAN] = { "capture-began",
+				      "the capture of a CUDA graph began on GPU %d just when the driver was "
+				      "asked about the GPU's work, which may have ended that capture with an "
+				      "error",
+				      "look whether the program has reported one; try again when it "
+				      "captures nothing" },
+	[VT_RELIEF_CAPTURE_BROKEN] = { "capture-broken",
+				       "a CUDA graph was being captured on GPU %d without PyTorch's showing "
+				       "it, and the driver has ended that capture with an error, as it was "
+				       "asked about the GPU's work",
+				       "do not try again while the program captures" },
 	[VT_RELIEVE_INSIDE] = { "not-inside", "%s", NULL },
 	[VT_RELIEVE_TORCH] = { "no-allocator",
 			       "there is no PyTorch allocator that could be asked: %s", NULL },
@@ -81,6 +93,11 @@ static const struct {
 				  "the process has loaded %s, which can capture CUDA graphs without "
 				  "PyTorch's knowing; the question whether the GPU is idle would break one",
 				  "call it in the program itself" },
+	[VT_RELIEVE_CALLS_PYTHON] = { "calls-python",
+				      "the process has loaded %s, whose allocator calls Python while PyTorch "
+				      "holds its own lock: freeing its memory on another thread could stop "
+				      "the process for ever",
+				      "call it in the program itself" },
 	[VT_RELIEVE_ALLOCATOR] = { "allocator-locked",
 				   "thread %t holds the lock of PyTorch's allocator of GPU %d",
 				   "vramtap report shows what it does" },
@@ -101,6 +118,10 @@ static const struct {
 				    "the GIL was not released; the thread \"vramtap\" in the process still "
 				    "waits for it, holds nothing, and ends once it gets it",
 				    NULL },
+	[VT_RELIEVE_NO_ANSWER] = { "no-answer",
+				   "the thread \"vramtap\" in the process did not answer in time; it calls "
+				   "nothing any more, %h",
+				   "try again" },
 };
 
 const char *vt_relieve_action_name(enum vt_relief what)

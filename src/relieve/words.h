@@ -18,6 +18,9 @@ void vt_relieve_add_why(struct vt_str *text, const struct vt_relieve_result *res
 /* What the reader can do then; NULL nothing. */
 const char *vt_relieve_remedy(unsigned int why);
 
+/* By how much less PyTorch has in use after the call, on all devices; INT64_MIN: not known. */
+int64_t vt_relieve_in_use_less(const struct vt_relieve_result *result);
+
 /* Bytes that PyTorch, or its pinned memory, had less at the second look; INT64_MIN unknown. */
 int64_t vt_relieve_given_back(const struct vt_relieve_result *result);
 

@@ -363,6 +363,61 @@ def test_relieve_capture_of_each_release():
                        f"{version}: the capture is seen")
 
 
+MAP_LIBRARY = """
+import mmap
+os.makedirs({folder!r}, exist_ok=True)
+with open(os.path.join({folder!r}, {name!r}), "w+b") as file:
+    file.truncate(4096)
+    mapped = mmap.mmap(file.fileno(), 4096)
+"""
+
+
+def with_library(name):
+    return MAP_LIBRARY.format(folder=scratch("libraries"), name=name)
+
+
+def test_relieve_library_captures():
+    """The garbage is collected, and the driver is not asked for the event that would end a capture."""
+    for name in ("libnvinfer.so.10", "libnvinfer_lean.so.10", "libggml-cuda.so"):
+        with Program() as program:
+            program.do(with_library(name))
+            program("ctypes.CDLL('libsimcuda.so').simcuda_set_fault(b'cuCtxRecordEvent:error=801')")
+            for what in ("--empty-cache", "--trim-pinned"):
+                refused(program, what, "may-capture")
+            data = relieve(program.pid, "--collect-garbage")
+            equal((data["outcome"], data["gpu_asked"]), ("done", False), name)
+    with Program(PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync") as program:
+        program("ctypes.CDLL('libsimcuda.so').simcuda_set_fault(b'cuCtxRecordEvent:error=801')")
+        data = relieve(program.pid, "--collect-garbage")
+        equal((data["outcome"], data["gpu_asked"]), ("done", False), "captures of this allocator are not seen")
+        _, out, _ = vramtap("relieve", str(program.pid), "--collect-garbage", "--width", "200", expect=COMPLETE)
+        check("less GPU memory is in use is not known" in out and "Next:" not in out, "what is known", out)
+        check("found no unreachable objects (or was collecting already" in out, "nothing collected", out)
+
+
+def test_relieve_allocator_calls_python():
+    with Program() as program:
+        program.do(with_library("cumem_allocator.abi3.so"))
+        refused(program, "--empty-cache", "calls-python", words=("cumem_allocator",))
+        equal(relieve(program.pid, "--collect-garbage")["outcome"], "done", "it frees no segment")
+
+
+def test_relieve_capture_begins_meanwhile():
+    """Between the check and the question, which does not return so soon here."""
+    control = scratch("control")
+    with Program(SIMCUDA_CTL=control) as program:
+        program.do(CAPTURE)
+        program("ctypes.CDLL('libsimcuda.so').simcuda_set_fault(b'cuCtxRecordEvent:block')")
+        with subprocess.Popen([VRAMTAP, "relieve", str(program.pid), "--empty-cache", "--timeout", "10", "--width", "200"],
+                              stdout=subprocess.PIPE) as tool:
+            wait_until(lambda: "\nblocked 1" in simcuda_shows(control), 30, "the driver is asked")
+            program("begin()")
+            program("ctypes.CDLL('libsimcuda.so').simcuda_clear_faults()")
+            out = tool.communicate(timeout=60)[0].decode()
+        equal(tool.returncode, NOTHING, out)
+        check("Nothing was called: " in out and "ended that capture with an error" in out, "what is said", out)
+
+
 def test_relieve_history():
     with Program() as program:
         program.do("torch.cuda.memory._record_memory_history()")
@@ -388,6 +443,7 @@ def test_relieve_driver_is_silent():
         program("ctypes.CDLL('libsimcuda.so').simcuda_set_fault(b'cuCtxRecordEvent:block')")
         data = refused(program, "--empty-cache", "driver-silent", "--timeout", "1", words=("holds nothing",))
         check(data["timing"]["total_ms"] < 20000, "it took too long", data["timing"])
+        equal(data["timing"]["gpu_wait_ms"], None, "a wait that did not end")
         is_whole(program)
         program("ctypes.CDLL('libsimcuda.so').simcuda_clear_faults()")
         nothing_is_left(program.pid)
@@ -458,6 +514,64 @@ def test_relieve_killed_is_not_done():
         program.do("torch.cuda.synchronize()")
         nothing_is_left(program.pid)
         equal(program("counters()"), before, "what the program has")
+
+
+def waits_for_gil(program, control):
+    """A vramtap whose helper waits for the GIL, which the main thread holds for 2 s."""
+    program("ctypes.CDLL('libsimcuda.so').simcuda_set_fault(b'cuCtxRecordEvent:block')")
+    tool = subprocess.Popen([VRAMTAP, "relieve", str(program.pid), "--empty-cache", "--timeout", "20"], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE)
+    wait_until(lambda: "\nblocked 1" in simcuda_shows(control), 30, "the driver is asked")
+    program.start("ctypes.PyDLL(None).usleep(2000000)")
+    time.sleep(0.3)
+    subprocess.run([os.path.join(CACHE, "simcuda", "simcuda-ctl"), control, "clear"], check=True)
+    time.sleep(0.9)
+    equal(tool.poll(), None, "it waits")
+    return tool
+
+
+def test_relieve_killed_at_the_gil():
+    """Also a moment before the helper gets it: who was there a moment ago is not there now."""
+    for end, word in ((signal.SIGKILL, ""), (signal.SIGINT, "nothing was called"), (signal.SIGTERM, "nothing was called")):
+        control = scratch("control")
+        with Program(SIMCUDA_CTL=control) as program:
+            before = program("counters()")
+            with waits_for_gil(program, control) as tool:
+                tool.send_signal(end)
+                err = tool.communicate(timeout=20)[1].decode()
+            check(word in err, "what it says", err)
+            equal(json.loads(program.proc.stdout.readline()), 0, "the sleep")
+            nothing_is_left(program.pid)
+            equal(program("counters()"), before, f"what the program has, after {end.name}")
+
+
+def test_relieve_interrupted_in_the_call():
+    control = scratch("control")
+    with Program(SIMCUDA_CTL=control) as program:
+        program("ctypes.CDLL('libsimcuda.so').simcuda_set_fault(b'cudaFree:block')")
+        with subprocess.Popen([VRAMTAP, "relieve", str(program.pid), "--empty-cache"], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE) as tool:
+            wait_until(lambda: "\nblocked 1" in simcuda_shows(control), 30, "the helper's thread waits in the free")
+            tool.send_signal(signal.SIGINT)
+            err = tool.communicate(timeout=20)[1].decode()
+        check("the call had begun, and goes on" in err, "what it says", err)
+        program("ctypes.CDLL('libsimcuda.so').simcuda_clear_faults()")
+        nothing_is_left(program.pid)
+        is_whole(program)
+
+
+def test_relieve_process_ends_in_the_call():
+    """Then it is not said that nothing was done."""
+    control = scratch("control")
+    with Program(SIMCUDA_CTL=control) as program:
+        program("ctypes.CDLL('libsimcuda.so').simcuda_set_fault(b'cudaFree:block')")
+        with subprocess.Popen([VRAMTAP, "relieve", str(program.pid), "--empty-cache", "--json", "-"], stdout=subprocess.PIPE) as tool:
+            wait_until(lambda: "\nblocked 1" in simcuda_shows(control), 30, "the helper's thread waits in the free")
+            os.kill(program.pid, signal.SIGKILL)
+            data = json.loads(tool.communicate(timeout=60)[0])
+        equal((tool.returncode, data["outcome"], data["timing"]["call_ms"]), (PARTIAL, "process-ended", None), "the answer")
+        with contextlib.suppress(Skip):
+            equal(schema_errors(data, schema_file="relieve.schema.json"), [], "what the schema does not allow")
 
 
 def test_relieve_process_ends():
