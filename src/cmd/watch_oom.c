@@ -30,6 +30,7 @@
 /* Between two looks for PyTorch, if it was not there. */
 #define FIRST_TRY_NS (100 * VT_NS_PER_MS)
 #define LAST_TRY_NS (2 * VT_NS_PER_S)
+#define COMMAND_POLL_NS (10 * VT_NS_PER_MS)
 
 struct watch {
 	struct vt_watch_options *options;
@@ -413,6 +414,14 @@ static struct vt_error *end(struct watch *w, struct vt_record_target *target)
 	return NULL;
 }
 
+/* The signal may mean that there were enough events, of all processes. */
+static bool waits_for_commands(const struct watch *w)
+{
+	const struct vt_watchers_shared *shared = w->options->shared;
+
+	return !vt_watch_ended() || (shared && __atomic_load_n(&shared->finish, __ATOMIC_RELAXED));
+}
+
 /* Recording is left as it was found. That the process has ended is no news. */
 static void clean_up(struct watch *w)
 {
@@ -424,8 +433,10 @@ static void clean_up(struct watch *w)
 	if (err && err->code != VT_ERR_GONE)
 		vt_exit_with(err);
 	vt_error_destroy(err);
-	while (w->commands.n && !vt_watch_ended())
-		reap_commands(w, 0);
+	while (w->commands.n && waits_for_commands(w)) {
+		reap_commands(w, WNOHANG);
+		vt_sleep_ns(COMMAND_POLL_NS);
+	}
 	vt_vec_deinit(&w->commands);
 }
 

@@ -286,19 +286,6 @@ static void read_torch(struct vt_ps *ps)
 	}
 }
 
-/* The driver has threads of its own in a process that uses it; fork() does not copy them. */
-static bool has_driver_thread(pid_t pid)
-{
-	struct vt_thread_list list = { 0 };
-	VT_ERROR struct vt_error *err = vt_thread_list_init(&list, pid);
-	bool found = false;
-
-	for (size_t i = 0; !err && i < list.threads.n; i++)
-		found = found || !strncmp(list.threads.data[i].name, "cuda", 4);
-	vt_thread_list_deinit(&list);
-	return found;
-}
-
 static const struct vt_ps_row *parent_of(const struct vt_ps *ps, const struct vt_ps_row *row)
 {
 	for (size_t i = 0; i < ps->rows.n; i++)
@@ -332,7 +319,7 @@ static void find_forked(struct vt_ps *ps)
 		if (row->counted || row->torch.state != VT_PS_TORCH_KNOWN || !row->torch.object)
 			continue;
 		if (((parent && row->torch.object == parent->torch.object) || counted) &&
-		    !has_driver_thread(row->pid))
+		    !vt_proc_has_driver_thread(row->pid))
 			row->torch.state = VT_PS_TORCH_INHERITED;
 	}
 }

@@ -134,6 +134,9 @@ static struct vt_error *collect(struct vt_catch *c, struct vt_model *model)
 	 */
 	vt_error_destroy(vt_trap_let_go(c->trap, c->last));
 	c->dealt = c->last;
+	/* Until the next look the caller writes files: a thread would wait for nothing. */
+	vt_trap_set_patience(c->trap, 0);
+	c->busy = true;
 	return err;
 }
 
@@ -153,6 +156,9 @@ struct vt_error *vt_catch_look(struct vt_catch *c, struct vt_model *model, bool 
 	uint32_t seq;
 
 	*caught = false;
+	if (c->busy)
+		vt_trap_set_patience(c->trap, PATIENCE_MS);
+	c->busy = false;
 	VT_TRY(vt_trap_raised(c->trap, &seq));
 	if (seq == c->dealt)
 		return NULL;

@@ -26,6 +26,7 @@ struct vt_catch {
 	struct vt_trap *trap;
 	uint32_t dealt;       /* the last event that is dealt with */
 	uint32_t first, last; /* those that the report is about that is being made */
+	bool busy;            /* the caller deals with a report: nobody is held meanwhile */
 	size_t n_caught;      /* reports that were made, or failed */
 };
 

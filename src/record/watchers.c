@@ -14,20 +14,34 @@
 #include "base/clock.h"
 #include "base/exit.h"
 #include "base/vec.h"
+#include "collect/watchdog.h"
 #include "record/loaded.h"
 #include "target/children.h"
 #include "target/proc.h"
+#include "target/processes_probe.h"
 
 #define POLL_NS (50 * VT_NS_PER_MS)
 /* Between two looks for new descendants: the maps of each that does not use CUDA are read. */
 #define SEARCH_NS (500 * VT_NS_PER_MS)
 #define MAX_DESCENDANTS 1024
+/* Those whose memory blocks are left out; one can begin to, just then. */
+#define WATCHDOG_NS (60 * VT_NS_PER_S)
+#define LOCK_NS (3 * VT_NS_PER_S)
+#define LOCK_POLL_NS (2 * VT_NS_PER_MS)
+/* A descendant that could not be watched is tried again after 1, 4, 16 and 64 s. */
+#define MAX_TRIES 5
+#define RETRY_NS (1 * VT_NS_PER_S)
+#define RETRY_SHIFT 2
 
 /* A process that is watched, or was. */
 struct watched {
 	pid_t pid;
 	uint64_t start_ticks;
-	pid_t workers[2]; /* by mode; 0: none, or it has ended */
+	pid_t workers[2];      /* by mode; 0: none, or it has ended */
+	unsigned int tries[2]; /* by mode, of this program */
+	int failed[2];         /* the exit code of the last one; 0: it did not fail */
+	uint64_t retry_ns[2];
+	uint64_t program; /* another one after exec(); 0: not known */
 };
 
 struct state {
@@ -53,8 +67,12 @@ static void set_lock(int lock, short type)
 {
 	struct flock whole = { .l_type = type, .l_whence = SEEK_SET };
 
-	while (lock >= 0 && fcntl(lock, F_SETLKW, &whole) && errno == EINTR)
-		;
+	/* Whoever has it may write to a pipe that nobody reads. */
+	uint64_t until = vt_now_ns() + LOCK_NS;
+
+	while (lock >= 0 && fcntl(lock, F_SETLK, &whole) && !vt_deadline_passed(until) &&
+	       (errno == EINTR || errno == EAGAIN || errno == EACCES))
+		vt_sleep_ns(LOCK_POLL_NS);
 }
 
 void vt_watchers_lock(int lock)
@@ -101,6 +119,8 @@ static void start_worker(struct state *s, struct watched *w, int mode)
 		return;
 	}
 	w->workers[mode] = worker;
+	w->failed[mode] = 0;
+	w->tries[mode]++;
 	s->n_workers++;
 }
 
@@ -111,22 +131,21 @@ static bool same_process(const struct watched *w, pid_t pid)
 	return w->pid == pid && (!w->start_ticks || vt_proc_is_alive(&proc));
 }
 
-static bool is_known(const struct state *s, pid_t pid)
+static struct watched *find(const struct state *s, pid_t pid)
 {
 	for (size_t i = 0; i < s->watched.n; i++)
 		if (same_process(&s->watched.data[i], pid))
-			return true;
-	return false;
+			return &s->watched.data[i];
+	return NULL;
 }
 
+/* Of the main thread. What is read here does not wait for the process's memory map. */
 static uint64_t start_of(pid_t pid)
 {
-	struct vt_proc proc = { 0 };
-	VT_ERROR struct vt_error *err = vt_proc_init(&proc, pid);
-	uint64_t ticks = err ? 0 : proc.start_ticks;
+	struct vt_thread_info info = { 0 };
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, pid, pid);
 
-	vt_proc_deinit(&proc);
-	return ticks;
+	return err ? 0 : info.start_ticks;
 }
 
 static struct vt_error *watch_process(struct state *s, pid_t pid)
@@ -135,10 +154,20 @@ static struct vt_error *watch_process(struct state *s, pid_t pid)
 
 	if (!w)
 		return &vt_enomem;
-	*w = (struct watched){ .pid = pid, .start_ticks = start_of(pid) };
+	*w = (struct watched){ .pid = pid,
+			       .start_ticks = start_of(pid),
+			       .program = vt_record_program(pid) };
 	for (int mode = 0; mode < s->options->n_modes; mode++)
 		start_worker(s, w, mode);
 	return NULL;
+}
+
+/* Nobody tries again. */
+static void count_failures(struct state *s, const struct watched *w)
+{
+	for (int mode = 0; mode < 2; mode++)
+		if (w->failed[mode])
+			s->codes[w->failed[mode]] = true;
 }
 
 /* Forgets those that are over: in a job that starts many processes they would be ever more. */
@@ -151,6 +180,8 @@ static void forget_ended(struct state *s)
 
 		if (w.workers[0] || w.workers[1] || same_process(&w, w.pid))
 			s->watched.data[kept++] = w;
+		else
+			count_failures(s, &w);
 	}
 	s->watched.n = kept;
 }
@@ -164,9 +195,79 @@ static void say_once(const struct state *s, bool *said, const char *text)
 	*said = true;
 }
 
-static struct vt_error *consider(struct state *s, pid_t pid)
+/* 0: not known. */
+static pid_t parent_of(pid_t pid)
 {
-	if (is_known(s, pid) || !vt_record_has_library(pid, "libcuda.so"))
+	struct vt_proc proc = { 0 };
+	VT_ERROR struct vt_error *err = vt_proc_init(&proc, pid);
+	pid_t parent = err ? 0 : proc.ppid;
+
+	vt_proc_deinit(&proc);
+	return parent;
+}
+
+static bool is_among(pid_t pid, const pid_t *pids, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (pids[i] == pid)
+			return true;
+	return false;
+}
+
+/*
+ * fork() copies the library, so a loader worker has it and does not use it: the driver's own thread
+ * proves a use. A program that loaded it by itself has it elsewhere than its parent has.
+ */
+static bool uses_cuda(const struct state *s, pid_t pid, const pid_t *others, size_t n_others)
+{
+	uint64_t at = vt_record_library_at(pid, "libcuda.so");
+	pid_t parent;
+
+	if (!at || pid == s->options->children_of || vt_proc_has_driver_thread(pid))
+		return at;
+	parent = parent_of(pid);
+	return (parent == s->options->children_of || is_among(parent, others, n_others)) &&
+	       vt_record_library_at(parent, "libcuda.so") != at;
+}
+
+static bool is_due(const struct watched *w, int mode)
+{
+	return !w->workers[mode] && w->failed[mode] && w->tries[mode] < MAX_TRIES &&
+	       vt_deadline_passed(w->retry_ns[mode]);
+}
+
+static bool has_another_program(const struct watched *w)
+{
+	uint64_t program = vt_record_program(w->pid);
+
+	return w->program && program && program != w->program;
+}
+
+static void try_again(struct state *s, struct watched *w, const pid_t *others, size_t n_others)
+{
+	bool another = !w->workers[0] && !w->workers[1] && has_another_program(w);
+	bool due[2] = { another || is_due(w, 0), another || is_due(w, 1) };
+
+	if (!(due[0] || due[1]) || !uses_cuda(s, w->pid, others, n_others))
+		return;
+	if (another)
+		*w = (struct watched){ .pid = w->pid,
+				       .start_ticks = w->start_ticks,
+				       .program = vt_record_program(w->pid) };
+	for (int mode = 0; mode < s->options->n_modes; mode++)
+		if (due[mode] && s->n_workers < VT_WATCHERS_MAX)
+			start_worker(s, w, mode);
+}
+
+static struct vt_error *consider(struct state *s, pid_t pid, const pid_t *others, size_t n_others)
+{
+	struct watched *known = find(s, pid);
+
+	if (known) {
+		try_again(s, known, others, n_others);
+		return NULL;
+	}
+	if (!uses_cuda(s, pid, others, n_others))
 		return NULL;
 	if (s->n_workers + (size_t)s->options->n_modes > VT_WATCHERS_MAX) {
 		say_once(s, &s->said_many,
@@ -179,16 +280,18 @@ static struct vt_error *consider(struct state *s, pid_t pid)
 static struct vt_error *search(struct state *s)
 {
 	VT_FREE pid_t *pids = calloc(MAX_DESCENDANTS, sizeof(*pids));
-	bool whole = true;
+	bool whole = true, root_blocks = false;
 	size_t n;
 
 	if (!pids)
 		return &vt_enomem;
 	forget_ended(s);
-	VT_TRY(consider(s, s->options->children_of));
+	vt_processes_probe(&s->options->children_of, 1, &root_blocks);
 	n = vt_children_list(s->options->children_of, pids, MAX_DESCENDANTS, &whole);
+	if (!root_blocks)
+		VT_TRY(consider(s, s->options->children_of, pids, n));
 	for (size_t i = 0; i < n; i++)
-		VT_TRY(consider(s, pids[i]));
+		VT_TRY(consider(s, pids[i], pids, n));
 	if (!whole)
 		say_once(s, &s->said_untold,
 			 "not all descendants can be told: processes may be missing");
@@ -197,16 +300,27 @@ static struct vt_error *search(struct state *s)
 
 /* ---- until the end ---- */
 
+static void note_code(struct state *s, struct watched *w, int mode, int code)
+{
+	w->workers[mode] = 0;
+	if (code != VT_EXIT_NOTHING && code != VT_EXIT_NOT_PERMITTED) {
+		s->codes[code] = true;
+		return;
+	}
+	w->failed[mode] = code;
+	w->retry_ns[mode] = vt_now_ns() + (RETRY_NS << (RETRY_SHIFT * (w->tries[mode] - 1)));
+}
+
 static void note_end(struct state *s, pid_t worker, int status)
 {
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : VT_EXIT_NOTHING;
 
+	code = code <= VT_EXIT_NO_EVENT ? code : VT_EXIT_NOTHING;
 	for (size_t i = 0; i < s->watched.n; i++)
 		for (int mode = 0; mode < 2; mode++)
 			if (s->watched.data[i].workers[mode] == worker)
-				s->watched.data[i].workers[mode] = 0;
+				note_code(s, &s->watched.data[i], mode, code);
 	s->n_workers--;
-	s->codes[code <= VT_EXIT_NO_EVENT ? code : VT_EXIT_NOTHING] = true;
 }
 
 static void reap(struct state *s)
@@ -221,6 +335,8 @@ static void reap(struct state *s)
 /* Once each: a second signal would not let them clean up. */
 static void tell_to_end(struct state *s)
 {
+	/* What they started may end by itself, unless the user wants to end it. */
+	__atomic_store_n(&s->shared->finish, !s->options->ended(), __ATOMIC_RELAXED);
 	for (size_t i = 0; i < s->watched.n && !s->told_to_end; i++)
 		for (int mode = 0; mode < 2; mode++)
 			if (s->watched.data[i].workers[mode])
@@ -242,18 +358,23 @@ static bool waits_for_more(const struct state *s)
 	return !s->told_to_end && s->root_is_there;
 }
 
+/* The main thread may have ended before the others. */
+static bool runs(pid_t pid)
+{
+	struct vt_thread_info info = { 0 };
+	VT_ERROR struct vt_error *err = vt_thread_info_read(&info, pid, vt_proc_view(pid));
+
+	return !err && info.state != 'Z' && info.state != 'X';
+}
+
 /* Not as a zombie, nor with another's number. */
 static bool root_is_there(struct state *s)
 {
-	struct vt_proc proc = { 0 };
-	VT_ERROR struct vt_error *err = vt_proc_init(&proc, s->options->children_of);
-	bool there = !err && proc.state != 'Z' && proc.state != 'X';
+	uint64_t ticks = start_of(s->options->children_of);
 
 	if (!s->root_ticks)
-		s->root_ticks = proc.start_ticks;
-	there = there && proc.start_ticks == s->root_ticks;
-	vt_proc_deinit(&proc);
-	return there;
+		s->root_ticks = ticks;
+	return ticks && ticks == s->root_ticks && runs(s->options->children_of);
 }
 
 static struct vt_error *watch(struct state *s)
@@ -265,9 +386,12 @@ static struct vt_error *watch(struct state *s)
 		if (is_over(s))
 			tell_to_end(s);
 		if (waits_for_more(s) && vt_deadline_passed(s->next_search_ns)) {
+			vt_watchdog_arm(WATCHDOG_NS, s->options->children_of,
+					"its descendants are looked at");
 			s->root_is_there = root_is_there(s);
 			if (s->root_is_there)
 				VT_TRY(search(s));
+			vt_watchdog_disarm();
 			s->next_search_ns = vt_now_ns() + SEARCH_NS;
 		}
 		reap(s);
@@ -277,7 +401,7 @@ static struct vt_error *watch(struct state *s)
 	}
 }
 
-/* It happened somewhere; else the worst that kept us from seeing it. */
+/* It happened somewhere; else what kept us from seeing it in any; else it did not. */
 static int status_of(const struct state *s)
 {
 	const bool *codes = s->codes;
@@ -286,7 +410,7 @@ static int status_of(const struct state *s)
 
 	if (codes[VT_EXIT_COMPLETE] || codes[VT_EXIT_PARTIAL])
 		return failed ? VT_EXIT_PARTIAL : VT_EXIT_COMPLETE;
-	if (codes[VT_EXIT_NO_EVENT] || !failed)
+	if (!failed)
 		return VT_EXIT_NO_EVENT;
 	return codes[VT_EXIT_NOT_PERMITTED] ? VT_EXIT_NOT_PERMITTED : VT_EXIT_NOTHING;
 }
@@ -308,6 +432,8 @@ struct vt_error *vt_watchers_run(const struct vt_watchers *watchers, int *status
 			vt_sleep_ns(POLL_NS);
 		}
 	}
+	for (size_t i = 0; i < s.watched.n; i++)
+		count_failures(&s, &s.watched.data[i]);
 	if (!err)
 		*status = status_of(&s);
 	vt_vec_deinit(&s.watched);

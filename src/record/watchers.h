@@ -18,6 +18,7 @@
 /* What all of them share. */
 struct vt_watchers_shared {
 	uint32_t events; /* that were dealt with */
+	uint32_t finish; /* who is told to end lets end by itself what it has started */
 };
 
 struct vt_watchers {
@@ -41,8 +42,8 @@ struct vt_watchers {
 struct vt_error *vt_watchers_run(const struct vt_watchers *watchers, int *status);
 
 /*
- * What a process prints between these is not mixed with what others print. The lock is a file that
- * all of them have; -1: there is none.
+ * What a process prints between these is not mixed with what others print, unless one of them
+ * prints for seconds. The lock is a file that all of them have; -1: there is none.
  */
 int vt_watchers_lock_create(void);
 void vt_watchers_lock(int lock);

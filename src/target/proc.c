@@ -590,6 +590,18 @@ void vt_thread_list_deinit(struct vt_thread_list *list)
 	vt_vec_deinit(&list->threads);
 }
 
+bool vt_proc_has_driver_thread(pid_t pid)
+{
+	struct vt_thread_list list = { 0 };
+	VT_ERROR struct vt_error *err = vt_thread_list_init(&list, pid);
+	bool found = false;
+
+	for (size_t i = 0; !err && i < list.threads.n; i++)
+		found = found || !strncmp(list.threads.data[i].name, "cuda", 4);
+	vt_thread_list_deinit(&list);
+	return found;
+}
+
 struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid_t tid)
 {
 	VT_CLOSE int dirfd = vt_task_dir(pid);

@@ -91,6 +91,12 @@ struct vt_thread_list {
 struct vt_error *vt_thread_list_init(struct vt_thread_list *list, pid_t pid);
 void vt_thread_list_deinit(struct vt_thread_list *list);
 
+/*
+ * Whether CUDA's driver has a thread of its own there, as in every process that has a context.
+ * fork() does not copy it.
+ */
+bool vt_proc_has_driver_thread(pid_t pid);
+
 /* Refreshes state, syscall, sp, pc and wchan of one thread. VT_ERR_GONE when it ended. */
 struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid_t tid);
 

@@ -123,6 +123,37 @@ def test_descendants():
         equal(len({data["process"]["pid"] for data in found}), 2, "the processes")
 
 
+def ranks(*words):
+    env = dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512", SIMCUDA_CTX_MB="16")
+    return target(["sh", "-c", '"$@"; true', "sh", *simulated_python(versions()[0]), RANKS, *words], env=env, stderr=subprocess.DEVNULL)
+
+
+def test_forked():
+    """A forked loader worker has the driver's library mapped, and does not use it: nothing is put into it."""
+    with ranks("1", "fill", "1", "fork", "60", "sleep", "60") as job, Watching("--on-oom", "--children-of", job.pid, armed=1) as watch:
+        child = int(job.stdout.readline().split()[1])
+        time.sleep(2)  # some searches
+        with open(f"/proc/{child}/maps", encoding="utf-8") as maps:
+            check("libcuda.so" in maps.read(), "the worker has the library")
+        watch.end(expect=NO_EVENT)
+        check(str(child) not in watch.err() and watch.err().count(": armed, ") == 1, "the worker is left alone", watch.err())
+        os.kill(child, signal.SIGKILL)
+
+
+def test_tried_again():
+    """Another one watches the rank when it is found: it is tried again later."""
+    with ranks("1", "fill", "1", "fork", "0", "sleep", "60") as job:
+        child = int(job.stdout.readline().split()[1])
+        with open(f"/proc/{child}/stat", encoding="utf-8") as stat:
+            rank = int(stat.read().rpartition(")")[2].split()[1])
+        with Watching("--on-oom", rank, armed=1) as first, Watching("--on-oom", "--children-of", job.pid) as second:
+            wait_until(lambda: "another vramtap already watches" in second.err(), 30, "it fails")
+            equal(second.err().count(": armed, "), 0, "armed")
+            first.end(expect=NO_EVENT)
+            second.wait_armed(1)
+            second.end(expect=NO_EVENT)
+
+
 def test_nobody_comes():
     # A zombie at the end: nobody waits for it.
     with target(["sleep", "2"]) as job:

@@ -7,6 +7,7 @@
         die MIB      asks for so much, and lets the exception end it
         try MIB      the same, catches the exception and goes on
         sleep S      waits
+        fork S       forks, as a loader starts its workers; the child waits, and ends
 """
 import os
 import subprocess
@@ -34,6 +35,12 @@ def rank_main(words):
                 print(f"caught {value}: {error}", flush=True)
         elif verb == "sleep":
             time.sleep(float(value))
+        elif verb == "fork":
+            child = os.fork()
+            if not child:
+                time.sleep(float(value))
+                os._exit(0)
+            print(f"forked {child}", flush=True)
     print(f"rank {os.environ['RANK']} is done", flush=True)
 
 

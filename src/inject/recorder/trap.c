@@ -188,6 +188,11 @@ struct vt_error *vt_trap_arm(struct vt_trap *trap, uint32_t patience_ms, uint32_
 	return write_word(trap, WORD(trap, armed), 1);
 }
 
+void vt_trap_set_patience(struct vt_trap *trap, uint32_t patience_ms)
+{
+	vt_error_destroy(write_word(trap, WORD(trap, patience_ms), patience_ms));
+}
+
 void vt_trap_disarm(struct vt_trap *trap)
 {
 	struct vt_error *err;

@@ -28,6 +28,9 @@ void vt_trap_destroy(struct vt_trap *trap);
  * of them. VT_ERR_BUSY: another vramtap watches.
  */
 struct vt_error *vt_trap_arm(struct vt_trap *trap, uint32_t patience_ms, uint32_t *seq);
+
+/* How long from now on; 0: nobody looks. That the target is gone is found out soon. */
+void vt_trap_set_patience(struct vt_trap *trap, uint32_t patience_ms);
 /* Lets waiting threads go on. Does nothing when we did not arm the trap, or the target is gone. */
 void vt_trap_disarm(struct vt_trap *trap);
 
