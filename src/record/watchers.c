@@ -303,6 +303,7 @@ static struct vt_error *search(struct state *s)
 static void note_code(struct state *s, struct watched *w, int mode, int code)
 {
 	w->workers[mode] = 0;
+	s->n_workers--;
 	if (code != VT_EXIT_NOTHING && code != VT_EXIT_NOT_PERMITTED) {
 		s->codes[code] = true;
 		return;
@@ -311,6 +312,7 @@ static void note_code(struct state *s, struct watched *w, int mode, int code)
 	w->retry_ns[mode] = vt_now_ns() + (RETRY_NS << (RETRY_SHIFT * (w->tries[mode] - 1)));
 }
 
+/* It can also be a late child of a search. */
 static void note_end(struct state *s, pid_t worker, int status)
 {
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : VT_EXIT_NOTHING;
@@ -320,7 +322,6 @@ static void note_end(struct state *s, pid_t worker, int status)
 		for (int mode = 0; mode < 2; mode++)
 			if (s->watched.data[i].workers[mode] == worker)
 				note_code(s, &s->watched.data[i], mode, code);
-	s->n_workers--;
 }
 
 static void reap(struct state *s)
