@@ -377,6 +377,9 @@ def is_healthy(version, name):
     with target(device.python(version) + ["-B", "-W", "ignore", HEALTHY, name], ready="READY", env=device.environment(4096), stderr=subprocess.DEVNULL if device.simulated else None) as proc:
         for how in ((), (), (), ("--no-stop",), ("--read-only",)):
             data = report_json(proc.pid, *how, expect=(COMPLETE, PARTIAL))
+            if [h["code"] for h in data["headlines"] if h["alarm"]] == ["ended-holders"]:  # a program beside it ended just then
+                time.sleep(2)
+                data = report_json(proc.pid, *how, expect=(COMPLETE, PARTIAL))
             equal([h for h in data["headlines"] if h["alarm"]], [], f"{version} {name} {how}: alarms")
             equal([a for a in data["advice"] if a["alarm"]], [], f"{version} {name} {how}: advice with an alarm")
             seen |= {h["code"] for h in data["headlines"]} | {a["rule"] for a in data["advice"]}

@@ -569,7 +569,7 @@ def test_driver_call():
 
 def test_usage():
     for args in ([], ["--on-oom"], ["1"], ["--on-oom", "1", "--timeout", "0"], ["--on-oom", "1", "--timeout", "5x"],
-                 ["--on-oom", "1", "2"], ["--on-oom", "1", "--then", "a", "--json", "b"]):
+                 ["--on-oom", "1", "x"], ["--on-oom", "1", "--then", "a", "--json", "b"]):
         vramtap("watch", *args, expect=USAGE)
     for path in (scratch(), os.path.join(scratch(), "none", "report.json")):
         code, _, err = vramtap("watch", "--on-oom", str(os.getpid()), "--then", path)

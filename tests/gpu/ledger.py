@@ -25,8 +25,8 @@ def used(data, ordinal=0):
     return next(d["memory"]["used_bytes"] for d in data["cuda"]["devices"] if d["ordinal"] == ordinal)
 
 
-def figure(label, data):
-    parts, line = data["ledger"], ledger.the_line(data)
+def figure(label, data, ordinal=0):
+    parts, line = data["ledger"], ledger.the_line(data, ordinal)
     print(f"  FIGURE ledger {label}: {len(parts['ranges'])} ranges, {parts['probes']} probes, inside {parts['inside_ms']:.2f} ms, all "
           f"{parts['total_ms']:.2f} ms of {data['timing']['total_ms']:.1f}; found {line['found_bytes'] / MIB:.2f} MiB, rest "
           f"{(line['rest_bytes'] or 0) / MIB:.2f} MiB, dropped {parts['dropped']}, whole {parts['whole']}, pools {parts['pools_known']}")
@@ -448,7 +448,7 @@ def with_nccl(ranks):
                 data = ledger.read(job.proc.pid, "--no-owners")
                 line, was = ledger.the_line(data, rank), ledger.the_line(before[rank], rank)
                 ranges = {int(r["address"], 16): r for r in data["ledger"]["ranges"]}
-                figure(f"NCCL, rank {rank} of {ranks}", data)
+                figure(f"NCCL, rank {rank} of {ranks}", data, rank)
                 pools = pools_of(data, "nccl")
                 print(f"  FIGURE ledger NCCL, rank {rank} of {ranks}: {[(len(p['regions']), p['held_bytes'] // MIB) for p in pools]} allocations and MiB by "
                       f"communicator, of {line['shareable']['ranges']} more nobody knows; pools {data['libpools']['total_ms']} ms; rest grew by "
