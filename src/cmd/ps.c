@@ -16,6 +16,7 @@
 #include "base/progress.h"
 #include "cmd/cmd.h"
 #include "cmd/output.h"
+#include "collect/watchdog.h"
 
 enum {
 	KEY_ALL = VT_KEY_COMMAND,
@@ -109,6 +110,21 @@ struct screen {
 	struct termios before;
 };
 
+/* Of the watchdog, which ends us in the middle of a look. */
+static struct screen *drawn;
+
+static void restore_terminal(void)
+{
+	static const char text[] = "\033[?25h\033[?1049l";
+	ssize_t ignored = 0;
+
+	if (drawn->on)
+		ignored = write(STDOUT_FILENO, text, sizeof(text) - 1);
+	(void)ignored;
+	if (drawn->keys)
+		tcsetattr(STDIN_FILENO, TCSANOW, &drawn->before);
+}
+
 static void say(const char *text)
 {
 	fputs(text, stdout);
@@ -131,6 +147,8 @@ static void screen_begin(struct screen *screen)
 	}
 	if (screen->on)
 		say("\033[?1049h\033[?25l");
+	drawn = screen;
+	vt_watchdog_at_end(restore_terminal);
 }
 
 static void screen_end(struct screen *screen)
@@ -140,6 +158,7 @@ static void screen_end(struct screen *screen)
 	if (screen->keys)
 		tcsetattr(STDIN_FILENO, TCSANOW, &screen->before);
 	screen->on = screen->keys = false;
+	vt_watchdog_at_end(NULL);
 }
 
 static void adapt_width(struct vt_output *output, bool fixed, unsigned int *rows)

@@ -201,8 +201,8 @@ static void say_state(struct vt_model_usage *usage, const struct vt_usage_readin
 		usage->why = why ? why : "";
 		return;
 	default:
-		usage->state = VT_COUNTED_NO_NVML;
-		usage->why = "the process that asks NVML could not be started";
+		usage->why = "the process that asks NVML could not be started, or the one of the "
+			     "look before still hangs in the driver";
 		return;
 	}
 	switch (reading->state) {

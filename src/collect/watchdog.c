@@ -21,18 +21,28 @@ static struct {
 	const char *doing;
 } watchdog = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+static void (*_Atomic at_end)(void);
+
+void vt_watchdog_at_end(void (*f)(void))
+{
+	at_end = f;
+}
+
 /* The other thread may be anywhere, with any lock: only system calls from here on. */
 static void give_up(void)
 {
 	char text[256];
 	char process[32] = "";
+	void (*f)(void) = at_end;
 	int n;
 
+	if (f)
+		f();
 	if (watchdog.pid)
 		snprintf(process, sizeof(process), "process %d: ", (int)watchdog.pid);
 	n = snprintf(text, sizeof(text),
-		     "vramtap: %sgave up while %s, because that blocks in the kernel; %s\n",
-		     process, watchdog.doing, "whatever was stopped goes on");
+		     "vramtap: %sgave up while %s, because that blocks in the kernel%s\n", process,
+		     watchdog.doing, watchdog.pid ? "; whatever was stopped goes on" : "");
 
 	vt_say_at_once(text, n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1);
 	_exit(VT_EXIT_NOTHING);
@@ -73,6 +83,7 @@ static void in_child(void)
 {
 	watchdog.started = false;
 	watchdog.deadline_ns = 0;
+	at_end = NULL;
 	pthread_mutex_unlock(&watchdog.lock);
 }
 

@@ -19,4 +19,10 @@
 void vt_watchdog_arm(uint64_t ns, pid_t pid, const char *doing);
 void vt_watchdog_disarm(void);
 
+/*
+ * Called before this program is ended, in the other thread: only what is async-signal-safe. NULL:
+ * nothing. What it changes must not change any more.
+ */
+void vt_watchdog_at_end(void (*f)(void));
+
 #endif

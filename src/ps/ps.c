@@ -225,7 +225,10 @@ static bool add_others(struct look *look)
 		row = add_row(ps, foreign ? 0 : p->pid);
 		if (!row)
 			return ps->rows.n == MAX_ROWS;
-		row->torch.state = foreign ? VT_PS_TORCH_DENIED : VT_PS_TORCH_GONE;
+		row->torch.state =
+			p->life == VT_LIFE_GONE || p->life == VT_LIFE_ZOMBIE ?
+				VT_PS_TORCH_GONE :
+				VT_PS_TORCH_DENIED; /* it is hidden from us, or foreign */
 		row->name = p->name;
 		row->command = p->command;
 		row->user = p->user;
@@ -268,6 +271,20 @@ static struct vt_error *add_rows(struct look *look)
 
 /* ---- PyTorch ---- */
 
+/* Only its number can tell: files of a hidden process are not there, either. */
+static void end_if_gone(struct vt_ps_row *row)
+{
+	enum vt_counted_life life;
+
+	if (row->torch.state != VT_PS_TORCH_GONE)
+		return;
+	life = vt_usage_life_of(row->pid);
+	if (life != VT_LIFE_GONE && life != VT_LIFE_ZOMBIE)
+		row->torch.state = VT_PS_TORCH_LATE;
+	else if (row->counted)
+		row->life = life;
+}
+
 static void read_torch(struct vt_ps *ps)
 {
 	VT_FREE pid_t *pids = calloc(ps->rows.n + 1, sizeof(*pids));
@@ -279,10 +296,12 @@ static void read_torch(struct vt_ps *ps)
 	if (pids && totals)
 		(void)vt_ps_read_torch(pids, ps->rows.n, totals);
 	for (size_t i = 0; i < ps->rows.n; i++) {
-		if (pids && totals && pids[i])
+		if (pids && totals && pids[i]) {
 			ps->rows.data[i].torch = totals[i];
-		else if (ps->rows.data[i].torch.state == VT_PS_TORCH_KNOWN)
+			end_if_gone(&ps->rows.data[i]);
+		} else if (ps->rows.data[i].torch.state == VT_PS_TORCH_KNOWN) {
 			ps->rows.data[i].torch.state = VT_PS_TORCH_LATE;
+		}
 	}
 }
 

@@ -240,7 +240,7 @@ static void add_who(const struct vt_ps_row *row, struct vt_str *text)
 	if (row->life == VT_LIFE_GONE || row->life == VT_LIFE_ZOMBIE)
 		add_fact(text, "it has ended, but its memory stays");
 	if (!row->pid)
-		add_fact(text, "NVML tells only its number in another pid namespace");
+		add_fact(text, "NVML does not tell its number here");
 	if (row->rank.rank >= 0 && row->rank.world_size > 0)
 		add_fact(text, "rank %d/%d", row->rank.rank, row->rank.world_size);
 	else if (row->rank.rank >= 0)
