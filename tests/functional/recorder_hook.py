@@ -559,7 +559,7 @@ def test_pytorch_comes_later():
             equal(proc.stdout.readline().strip(), b"done", what)
 
         _, _, err = vramtap("record", str(proc.pid), "on", expect=NOTHING)
-        check("PyTorch is not loaded" in err, "why", err)
+        check("neither PyTorch nor libcuda is loaded" in err, "why", err)
         equal(Census(proc.pid).library, [], "the library")
         do("import torch")
         equal(record(proc.pid, "on")["torch"], True, "recorded")
