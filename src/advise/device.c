@@ -19,9 +19,32 @@ void vt_advise_too_large(struct vt_advise *a)
 	vt_advise_number(advice, "total_bytes", c->oom->total_bytes);
 }
 
+/* PyTorch's message comes to where it would tell of a limit, and tells of none. */
+static bool has_no_limit(const struct vt_model_caught *c)
+{
+	return !c->limit_bytes && c->message && strstr(c->message, " by PyTorch");
+}
+
+/* The only whole percentage of the total from low on, below high; 0: none, or several. */
+static unsigned int only_percent(uint64_t low, uint64_t high, uint64_t total)
+{
+	unsigned int found = 0;
+
+	for (unsigned int percent = 1; percent <= 100; percent++) {
+		double limit = (double)total / 100 * percent;
+
+		if (limit < (double)low || limit >= (double)high)
+			continue;
+		if (found)
+			return 0;
+		found = percent;
+	}
+	return found;
+}
+
 /*
  * PyTorch refuses a request itself when what it has reserved and the new segment exceed the limit
- * (allowed_memory_maximum). So the limit is known to within the segment, without reading it.
+ * (allowed_memory_maximum). So the limit is known to within the segment; its message has it.
  */
 void vt_advise_limited(struct vt_advise *a)
 {
@@ -31,22 +54,30 @@ void vt_advise_limited(struct vt_advise *a)
 	uint64_t low, high;
 	unsigned int percent, up;
 
-	if (!c->oom || c->verdict != VT_OOM_LIMITED)
+	if (!c->oom || c->verdict != VT_OOM_LIMITED || has_no_limit(c))
 		return;
 	allocator = vt_advise_allocator(a->model, c->oom->device);
 	if (!allocator)
 		return;
 	low = allocator->reserved_bytes;
 	high = low + c->segment_bytes;
-	percent = (unsigned int)((double)high / (double)c->oom->total_bytes * 100);
+	percent =
+		c->limit_bytes ?
+			(unsigned int)((double)c->limit_bytes / (double)c->oom->total_bytes * 100 +
+				       0.5) :
+			only_percent(low, high, c->oom->total_bytes);
+	up = (unsigned int)((double)high / (double)c->oom->total_bytes * 100) + 1;
+	up = up < 100 ? up : 100;
 	advice = vt_advise_add(a, c->oom->device);
 	vt_advise_number(advice, "needed_bytes", c->needed_bytes);
 	vt_advise_number(advice, "free_bytes", c->oom->free_bytes);
 	vt_advise_number(advice, "reserved_bytes", low);
-	vt_advise_number(advice, "limit_below_bytes", high);
-	if (c->oom->total_bytes / 100 * percent >= low)
+	if (c->limit_bytes)
+		vt_advise_number(advice, "limit_bytes", c->limit_bytes);
+	else
+		vt_advise_number(advice, "limit_below_bytes", high);
+	if (percent > 0 && percent <= 100)
 		vt_advise_number(advice, "limit_percent", percent);
-	up = percent < 99 ? percent + 1 : 100;
 	vt_advise_setting(a, advice, "torch.cuda.set_per_process_memory_fraction(%u.%02u)",
 			  up / 100, up % 100);
 }

@@ -147,13 +147,16 @@ void vt_advise_notices(struct vt_advise *a)
 
 /* ---- containers ---- */
 
+/* 0: not known, for an allocator could not be read exactly. */
 static uint64_t all_in_use(const struct vt_model *model)
 {
 	uint64_t bytes = 0;
 
-	for (size_t i = 0; i < model->allocators.n; i++)
-		if (model->allocators.data[i].exact)
-			bytes += model->allocators.data[i].allocated_bytes;
+	for (size_t i = 0; i < model->allocators.n; i++) {
+		if (!model->allocators.data[i].exact)
+			return 0;
+		bytes += model->allocators.data[i].allocated_bytes;
+	}
 	return bytes;
 }
 
@@ -194,20 +197,21 @@ void vt_advise_kept_items(struct vt_advise *a)
 	const struct vt_model_owners *owners = &a->model->owners;
 	uint64_t all = all_in_use(a->model);
 
-	if (!is_wanting(a->model))
+	if (!all || !is_wanting(a->model))
 		return;
 	for (size_t i = 0; i < owners->freed.n; i++) {
 		const struct vt_model_freed *freed = &owners->freed.data[i];
 		struct vt_model_advice *advice;
 
-		if (freed->items < LEAST_ITEMS || freed->bytes < all / 4 ||
+		if (freed->items < LEAST_ITEMS || freed->bytes < all / 4 || freed->bytes > all ||
 		    freed->category == VT_CATEGORY_ACTIVATION || has_notice(owners, freed->name) ||
 		    plain_bytes(a->model, freed) < freed->bytes / 2)
 			continue;
 		advice = vt_advise_add(a, -1);
 		vt_advise_number(advice, "held_bytes", freed->bytes);
 		vt_advise_number(advice, "items", freed->items);
-		vt_advise_number(advice, "share_percent", freed->bytes * 100 / all);
+		vt_advise_number(advice, "share_percent",
+				 (uint64_t)((double)freed->bytes / (double)all * 100));
 		vt_advise_text(a, advice, "name", freed->name);
 		if (vt_advise_is_live(a->model))
 			vt_advise_command(a, advice, "vramtap watch %d --grow",

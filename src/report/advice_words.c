@@ -62,8 +62,9 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 	},
 	[VT_ADVICE_LIMITED] = {
 		"GPU {device}: PyTorch may not use more of the device",
-		"{needed_bytes} needed, and {free_bytes} were free; PyTorch has reserved {reserved_bytes}, so the "
-		"limit is between that and {limit_below_bytes}[: {limit_percent} of the device]",
+		"{needed_bytes} needed, and {free_bytes} were free; PyTorch has reserved {reserved_bytes}"
+		"[, so the limit is between that and {limit_below_bytes}][, and may have {limit_bytes}][: about {limit_percent} "
+		"of the device]",
 	},
 	[VT_ADVICE_OTHERS] = {
 		"GPU {device}: other processes hold {others_bytes} of it",

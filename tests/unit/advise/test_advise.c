@@ -718,9 +718,56 @@ static void test_limited(void **state)
 	advice = need(VT_ADVICE_LIMITED);
 	assert_int_equal(number(advice, "reserved_bytes"), 400 * MIB);
 	assert_int_equal(number(advice, "limit_below_bytes"), 600 * MIB);
-	/* 600 of 4096 is 14.6 %: 0.14 forbids it, 0.15 does not */
-	assert_int_equal(number(advice, "limit_percent"), 14);
+	/* 600 of 4096 is 14.6 %: 0.14 forbids it, 0.15 does not. 10 to 14 % lie between. */
+	assert_false(has(advice, "limit_percent"));
+	check_words(
+		vt_advice_evidence, advice,
+		"200 MiB needed, and 3.00 GiB were free; PyTorch has reserved 400 MiB, so the limit is "
+		"between that and 600 MiB");
 	check_next(0, "torch.cuda.set_per_process_memory_fraction(0.15)");
+	end();
+
+	/* one percentage lies between 400 and 420 of 4096: 10 */
+	begin();
+	add_full(3 * GIB);
+	add_used(400 * MIB);
+	fail_request(20 * MIB, 3 * GIB, 4 * GIB);
+	advise();
+	check_words(
+		vt_advice_evidence, need(VT_ADVICE_LIMITED),
+		"20.0 MiB needed, and 3.00 GiB were free; PyTorch has reserved 400 MiB, so the limit is "
+		"between that and 420 MiB: about 10 % of the device");
+	end();
+	/* none does between 420 and 440 */
+	begin();
+	add_full(3 * GIB);
+	add_used(420 * MIB);
+	fail_request(20 * MIB, 3 * GIB, 4 * GIB);
+	advise();
+	assert_false(has(need(VT_ADVICE_LIMITED), "limit_percent"));
+	end();
+	/* PyTorch's message has it, or shows that there is none */
+	begin();
+	add_full(3 * GIB);
+	add_used(400 * MIB);
+	fail_request(200 * MIB, 3 * GIB, 4 * GIB);
+	model.caught.message = "Tried to allocate 200.00 MiB. 512.00 MiB allowed; Of the allocated "
+			       "memory 400.00 MiB is allocated by PyTorch";
+	advise();
+	check_words(
+		vt_advice_evidence, need(VT_ADVICE_LIMITED),
+		"200 MiB needed, and 3.00 GiB were free; PyTorch has reserved 400 MiB, and may have "
+		"512 MiB: about 13 % of the device");
+	assert_false(has(need(VT_ADVICE_LIMITED), "limit_below_bytes"));
+	end();
+	begin();
+	add_full(3 * GIB);
+	add_used(400 * MIB);
+	fail_request(200 * MIB, 3 * GIB, 4 * GIB);
+	model.caught.message = "Tried to allocate 200.00 MiB. Of the allocated memory 400.00 MiB "
+			       "is allocated by PyTorch";
+	advise();
+	assert_null(find(VT_ADVICE_LIMITED));
 	end();
 
 	begin();
