@@ -304,6 +304,8 @@ static void take_look(struct vt_again *again, const struct vt_glances *now, stru
 			      "not enough memory here to compare all threads of a second look");
 	model->again.torch_known = vt_again_torch_count(&again->torch, &model->again.torch_count);
 	model->again.looks++;
+	model->again.process_cpu_ns =
+		now->cpu_ns > again->first.cpu_ns ? now->cpu_ns - again->first.cpu_ns : 0;
 }
 
 /* Why there is no further look; false: there may be. */

@@ -14,6 +14,7 @@
 #define MAX_NAME 120                  /* bytes of a target's name in a sentence */
 #define LEAST_NS (900 * VT_NS_PER_MS) /* a thread that stood for less is not called stuck */
 #define WORKS_SHARE 100               /* a thread that used more than this part of the time works */
+#define COUNTED_SHARE 20              /* a process that used more than this part works */
 #define SPINS_SHARE 2                 /* a thread that used more than this part of the time runs */
 
 /* ---- places ---- */
@@ -141,6 +142,7 @@ void vt_again_say_place(struct vt_str *text, const struct vt_model_again_place *
 enum nature {
 	NATURE_UNKNOWN, /* it may take long, or not */
 	NATURE_SOON,    /* it should end soon */
+	NATURE_LATER,   /* it should end within VT_AGAIN_LONG_NS */
 	NATURE_OTHERS,  /* it lasts as long as what other threads or processes do */
 	NATURE_IDLE,    /* it lasts until there is something to do */
 };
@@ -153,9 +155,9 @@ static const enum nature verdict_natures[VT_N_VERDICTS] = {
 	[VT_VERDICT_LOADER] = NATURE_OTHERS,
 	[VT_VERDICT_STORE] = NATURE_OTHERS,
 	[VT_VERDICT_PDB] = NATURE_IDLE,
-	[VT_VERDICT_COLLECTIVE_NCCL] = NATURE_SOON,
-	[VT_VERDICT_COLLECTIVE_GLOO] = NATURE_SOON,
-	[VT_VERDICT_COLLECTIVE] = NATURE_SOON,
+	[VT_VERDICT_COLLECTIVE_NCCL] = NATURE_LATER,
+	[VT_VERDICT_COLLECTIVE_GLOO] = NATURE_LATER,
+	[VT_VERDICT_COLLECTIVE] = NATURE_LATER,
 	[VT_VERDICT_COMPILATION] = NATURE_OTHERS,
 	[VT_VERDICT_CHILD] = NATURE_OTHERS,
 	[VT_VERDICT_IMPORT] = NATURE_OTHERS,
@@ -167,18 +169,18 @@ static const enum nature verdict_natures[VT_N_VERDICTS] = {
 	[VT_VERDICT_PYTHON_CONDITION] = NATURE_IDLE,
 	[VT_VERDICT_PYTHON_QUEUE] = NATURE_IDLE,
 	[VT_VERDICT_PYTHON_LOCK] = NATURE_SOON,
-	[VT_VERDICT_PROCESS_LOCK] = NATURE_SOON,
+	[VT_VERDICT_PROCESS_LOCK] = NATURE_LATER,
 	[VT_VERDICT_ASYNCIO] = NATURE_IDLE,
-	[VT_VERDICT_USERFAULTFD] = NATURE_SOON,
+	[VT_VERDICT_USERFAULTFD] = NATURE_LATER,
 	[VT_VERDICT_VFORK] = NATURE_OTHERS,
-	[VT_VERDICT_NFS] = NATURE_SOON,
-	[VT_VERDICT_FUSE] = NATURE_SOON,
-	[VT_VERDICT_LUSTRE] = NATURE_SOON,
-	[VT_VERDICT_NVIDIA_DRIVER] = NATURE_SOON,
-	[VT_VERDICT_FAULT_DISK] = NATURE_SOON,
-	[VT_VERDICT_DISK] = NATURE_SOON,
-	[VT_VERDICT_JOURNAL] = NATURE_SOON,
-	[VT_VERDICT_KERNEL_LOCK] = NATURE_SOON,
+	[VT_VERDICT_NFS] = NATURE_LATER,
+	[VT_VERDICT_FUSE] = NATURE_LATER,
+	[VT_VERDICT_LUSTRE] = NATURE_LATER,
+	[VT_VERDICT_NVIDIA_DRIVER] = NATURE_LATER,
+	[VT_VERDICT_FAULT_DISK] = NATURE_LATER,
+	[VT_VERDICT_DISK] = NATURE_LATER,
+	[VT_VERDICT_JOURNAL] = NATURE_LATER,
+	[VT_VERDICT_KERNEL_LOCK] = NATURE_LATER,
 };
 
 static const enum nature wait_natures[VT_N_WAITS] = {
@@ -227,7 +229,7 @@ static enum nature nature_of(const struct vt_model_again_place *place)
 	if (verdict->code == VT_VERDICT_IN_FUNCTION)
 		return (vt_verdict_is_in(verdict, "cu") || vt_verdict_is_in(verdict, "nccl")) &&
 				       !makes_communicator(verdict) ?
-			       NATURE_SOON :
+			       NATURE_LATER :
 			       NATURE_UNKNOWN;
 	if (vt_verdict_is_idle(verdict->code))
 		return NATURE_IDLE;
@@ -276,15 +278,35 @@ static bool runs(const struct judge *j, const struct vt_model_again_thread *t)
 }
 
 /* A thread that waits for the GIL wakes up all the time. It stands if the holder does. */
-static bool waits_for_a_standing_holder(const struct judge *j,
-					const struct vt_model_again_thread *t)
+static const struct vt_model_again_thread *standing_holder(const struct judge *j,
+							   const struct vt_model_again_thread *t)
 {
 	const struct vt_model_thread *seen = vt_model_thread(j->model, t->tid);
 	const struct vt_model_again_thread *holder =
 		seen && seen->waits_for ? thread_of(j->again, seen->waits_for) : NULL;
 
 	return (t->moved == VT_AGAIN_STILL || t->moved == VT_AGAIN_SAME) && t->n_places == 1 &&
-	       t->places[0].verdict.code == VT_VERDICT_GIL && holder && stands(holder);
+			       t->places[0].verdict.code == VT_VERDICT_GIL && holder &&
+			       stands(holder) ?
+		       holder :
+		       NULL;
+}
+
+/* How long it has to stand where it does before that is called stuck; UINT64_MAX: any time. */
+static uint64_t patience(const struct judge *j, const struct vt_model_again_thread *t)
+{
+	const struct vt_model_again_thread *holder = standing_holder(j, t);
+
+	if (holder)
+		return nature_of(&holder->places[0]) == NATURE_LATER ? VT_AGAIN_LONG_NS : LEAST_NS;
+	switch (stands(t) ? nature_of(&t->places[0]) : NATURE_UNKNOWN) {
+	case NATURE_SOON:
+		return LEAST_NS;
+	case NATURE_LATER:
+		return VT_AGAIN_LONG_NS;
+	default:
+		return UINT64_MAX;
+	}
 }
 
 static bool is_stuck(const struct judge *j, const struct vt_model_again_thread *t)
@@ -293,8 +315,13 @@ static bool is_stuck(const struct judge *j, const struct vt_model_again_thread *
 		return false;
 	if (t->deadlock && (t->moved == VT_AGAIN_STILL || t->moved == VT_AGAIN_SAME))
 		return true;
-	return (stands(t) && nature_of(&t->places[0]) == NATURE_SOON) ||
-	       waits_for_a_standing_holder(j, t);
+	return patience(j, t) <= j->again->span_ns;
+}
+
+/* It has not moved in a wait that should end, although later. */
+static bool is_late(const struct vt_model_again_thread *t)
+{
+	return !t->idle && stands(t) && nature_of(&t->places[0]) == NATURE_LATER;
 }
 
 /* The first thread that is stuck, a thread of a deadlock before all others. */
@@ -312,6 +339,23 @@ static const struct vt_model_again_thread *find_stuck(const struct judge *j)
 		found = found ? found : t;
 	}
 	return found;
+}
+
+/* Of the main thread, before all others; NULL: none. */
+static const struct vt_model_again_thread *find_late(const struct judge *j)
+{
+	if (j->main && is_late(j->main))
+		return j->main;
+	for (size_t i = 0; i < j->again->threads.n; i++)
+		if (is_late(&j->again->threads.data[i]))
+			return &j->again->threads.data[i];
+	return NULL;
+}
+
+/* With threads that began and ended between two looks; less than that is waking up now and then. */
+static bool process_works(const struct judge *j)
+{
+	return j->again->process_cpu_ns > j->again->span_ns / COUNTED_SHARE;
 }
 
 /*
@@ -349,7 +393,7 @@ static enum vt_again_verdict judge_main(struct judge *j)
 		       nature_of(&t->places[0]) == NATURE_IDLE ? VT_AGAIN_IS_IDLE :
 								 VT_AGAIN_IS_POLLS;
 	case VT_AGAIN_STILL:
-		return j->busiest                              ? VT_AGAIN_IS_OTHERS_WORK :
+		return j->busiest || process_works(j)          ? VT_AGAIN_IS_OTHERS_WORK :
 		       nature_of(&t->places[0]) == NATURE_IDLE ? VT_AGAIN_IS_IDLE :
 								 VT_AGAIN_IS_STANDS;
 	default:
@@ -381,8 +425,12 @@ static enum vt_again_verdict judge(struct judge *j)
 	if (torch_moves(j))
 		return j->main && j->main->moved == VT_AGAIN_STILL ? VT_AGAIN_IS_OTHERS_WORK :
 								     VT_AGAIN_IS_MOVES;
-	/* What a moment shows is no news. */
-	if (!stuck || j->again->span_ns < LEAST_NS || j->busiest || verdict == VT_AGAIN_IS_MOVES ||
+	/* The main thread waits for something to do, and what another does may take long. */
+	if (!stuck && verdict == VT_AGAIN_IS_IDLE && find_late(j)) {
+		j->subject = find_late(j);
+		return VT_AGAIN_IS_STANDS;
+	}
+	if (!stuck || j->busiest || process_works(j) || verdict == VT_AGAIN_IS_MOVES ||
 	    verdict == VT_AGAIN_IS_SPINS)
 		return verdict;
 	/* A main thread that ran may have worked. */
@@ -474,7 +522,8 @@ static void say(struct judge *j, struct vt_str *text)
 		vt_str_add(text, doubt(&t->places[0]));
 		break;
 	case VT_AGAIN_IS_STANDS:
-		vt_str_addf(text, "main thread has not moved for %.1f s", seconds);
+		say_thread(text, t);
+		vt_str_addf(text, " has not moved for %.1f s", seconds);
 		say_cpu(text, ", ", t);
 		say_where(text, ": it ", t);
 		break;
@@ -490,15 +539,20 @@ static void say(struct judge *j, struct vt_str *text)
 			vt_str_add(text, ": ");
 			say_thread(text, j->busiest);
 			say_cpu(text, " used ", j->busiest);
-		}
+		} else if (process_works(j))
+			vt_str_addf(text, ": threads that came and went used %.0f ms of processor",
+				    (double)again->process_cpu_ns / (double)VT_NS_PER_MS);
 		vt_str_addf(text, " in %.1f s", seconds);
 		say_torch(text, again);
 		break;
 	case VT_AGAIN_IS_SPINS:
-		say_cpu(text, "main thread used ", t);
+		say_cpu(text, "main thread spins: ", t);
 		vt_str_addf(text, " in %.1f s, at the same place in each look", seconds);
 		say_where(text, ": it ", t);
 		say_torch(text, again);
+		if (t->n_places && vt_verdict_is_in(&t->places[0].verdict, "cu"))
+			vt_str_add(text,
+				   "; CUDA waits so by default, for a GPU that works or hangs");
 		break;
 	case VT_AGAIN_IS_POLLS:
 		vt_str_addf(text, "main thread only woke up for moments in %.1f s", seconds);

@@ -35,7 +35,7 @@ enum vt_again_moved {
 	X(NONE, NULL)                                                                       \
 	/* a thread has not moved in a wait that should end soon; nothing else works */     \
 	X(STUCK, "stuck") /* an alarm */                                                    \
-	/* the main thread has not moved; how long its wait may take is not known */        \
+	/* a thread has not moved; its wait may take that long */                           \
 	X(STANDS, "stands")                                                                 \
 	X(IDLE, "idle") /* it waits for something to do */                                  \
 	X(OTHERS_WORK, "others-work") /* it waits, another thread works */                  \
@@ -84,16 +84,17 @@ struct vt_model_again_thread {
 struct vt_model_again {
 	enum vt_again_verdict verdict; /* NONE: there was no second look */
 	bool alarm;
-	pid_t subject;        /* the thread that the verdict is about; 0 the whole process */
-	unsigned int looks;   /* the first one included */
-	uint64_t interval_ns; /* that was asked for */
-	uint64_t span_ns;     /* from the first look to the last */
-	bool interrupted;     /* by the user: fewer looks than asked for */
-	bool cpu_known;       /* of all threads */
-	uint64_t cpu_ns;      /* all threads together */
-	bool torch_known;     /* torch_count is */
-	uint64_t torch_count; /* blocks that PyTorch handed out and took back meanwhile */
-	double look_ms;       /* how long the longest look took */
+	pid_t subject;           /* the thread that the verdict is about; 0 the whole process */
+	unsigned int looks;      /* the first one included */
+	uint64_t interval_ns;    /* that was asked for */
+	uint64_t span_ns;        /* from the first look to the last */
+	bool interrupted;        /* by the user: fewer looks than asked for */
+	bool cpu_known;          /* of all threads */
+	uint64_t cpu_ns;         /* all threads together */
+	uint64_t process_cpu_ns; /* with threads that came and went; in ticks of the clock */
+	bool torch_known;        /* torch_count is */
+	uint64_t torch_count;    /* blocks that PyTorch handed out and took back meanwhile */
+	double look_ms;          /* how long the longest look took */
 	VT_VEC(struct vt_model_again_thread) threads; /* main first, then by tid */
 };
 
@@ -109,6 +110,12 @@ bool vt_again_same_place(const struct vt_model_again_place *a,
  * False when out of memory.
  */
 bool vt_again_account(struct vt_model *model);
+
+/*
+ * From so long on a wait for the device, for other ranks or for a disk is called stuck: a step, a
+ * checkpoint of another rank or a large copy can take most of that. 30 looks, 1 s apart, span it.
+ */
+#define VT_AGAIN_LONG_NS (29 * VT_NS_PER_S)
 
 /*
  * "is in cudaStreamSynchronize (train.py:88 train_step)", or without the verb; "" when nothing is

@@ -27,7 +27,7 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 		"thread {tid} waits for what {holder_tid} holds",
 	},
 	[VT_ADVICE_STUCK] = {
-		"the process is stuck",
+		"the process is likely stuck",
 		"thread {tid} has not moved for {still_seconds}[: it {place}]",
 	},
 	[VT_ADVICE_LAUNCHER] = {

@@ -45,6 +45,13 @@ static bool read_stat(int dirfd, const char *path, struct counts *stat)
 	return field > START;
 }
 
+static uint64_t ticks_to_ns(uint64_t ticks)
+{
+	long hz = sysconf(_SC_CLK_TCK);
+
+	return ticks * (VT_NS_PER_S / (uint64_t)(hz > 0 ? hz : 100));
+}
+
 /*
  * The scheduler's count is in nanoseconds. It is missing, or 0, in kernels that were built or
  * started without it.
@@ -52,7 +59,6 @@ static bool read_stat(int dirfd, const char *path, struct counts *stat)
 static void read_cpu(struct vt_glance *glance, int dirfd, uint64_t ticks)
 {
 	char path[40], text[128];
-	long hz = sysconf(_SC_CLK_TCK);
 
 	snprintf(path, sizeof(path), "%d/schedstat", (int)glance->tid);
 	if (vt_task_slurp(dirfd, path, text, sizeof(text)) > 0)
@@ -60,7 +66,7 @@ static void read_cpu(struct vt_glance *glance, int dirfd, uint64_t ticks)
 	if (glance->cpu_ns)
 		return;
 	glance->cpu_in_ticks = true;
-	glance->cpu_ns = ticks * (VT_NS_PER_S / (uint64_t)(hz > 0 ? hz : 100));
+	glance->cpu_ns = ticks_to_ns(ticks);
 }
 
 static bool take(struct vt_glance *glance, int dirfd, pid_t pid, pid_t tid)
@@ -101,6 +107,7 @@ bool vt_glances_take(struct vt_glances *glances, pid_t pid)
 		return false;
 	fresh.start_ticks = process.start_ticks;
 	fresh.start_stack = process.start_stack;
+	fresh.cpu_ns = ticks_to_ns(process.ticks);
 	for (size_t i = 0; i < n; i++)
 		fresh.threads.n += take(&fresh.threads.data[fresh.threads.n], dirfd, pid, tids[i]);
 	*glances = fresh;

@@ -31,6 +31,7 @@ struct vt_glances {
 	 * may not be read).
 	 */
 	uint64_t start_ticks, start_stack;
+	uint64_t cpu_ns; /* of all its threads, those that have ended too; in ticks of the clock */
 };
 
 enum vt_same {

@@ -16,6 +16,7 @@
 #define OTHER 101
 
 static struct vt_model model;
+static uint64_t span_ns = VT_NS_PER_S;
 
 /* A thread that was seen twice, doing the same. */
 static struct vt_model_again_thread *add(pid_t tid, enum vt_again_moved moved, double cpu_ms,
@@ -57,7 +58,7 @@ static void begin(void)
 {
 	vt_model_init(&model);
 	model.again.looks = 2;
-	model.again.span_ns = VT_NS_PER_S;
+	model.again.span_ns = span_ns;
 }
 
 static const char *judge(void)
@@ -89,14 +90,23 @@ static void expect_alone(enum vt_verdict_code code, const char *function, enum v
 static void test_waits(void **state)
 {
 	(void)state;
+	/* a step, a checkpoint elsewhere, a large copy: half a minute is an alarm */
+	for (int i = 0; i < 2; i++) {
+		const char *verdict = i ? "stuck" : "stands";
+
+		span_ns = i ? 29 * VT_NS_PER_S : 28 * VT_NS_PER_S;
+		expect_alone(VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize", VT_WAITS_FUTEX,
+			     "futex", verdict);
+		expect_alone(VT_VERDICT_IN_FUNCTION, "ncclAllReduce", VT_WAITS_FUTEX, "futex",
+			     verdict);
+		expect_alone(VT_VERDICT_COLLECTIVE_GLOO, NULL, VT_WAITS_CONDITION, "futex",
+			     verdict);
+		expect_alone(VT_VERDICT_NFS, NULL, VT_WAITS_NONE, "read", verdict);
+	}
+	span_ns = VT_NS_PER_S;
 	/* what should end soon */
-	expect_alone(VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize", VT_WAITS_FUTEX, "futex",
-		     "stuck");
-	expect_alone(VT_VERDICT_IN_FUNCTION, "ncclAllReduce", VT_WAITS_FUTEX, "futex", "stuck");
-	expect_alone(VT_VERDICT_COLLECTIVE_GLOO, NULL, VT_WAITS_CONDITION, "futex", "stuck");
 	expect_alone(VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex", "stuck");
 	expect_alone(VT_VERDICT_NONE, NULL, VT_WAITS_LOCK_HELD, "futex", "stuck");
-	expect_alone(VT_VERDICT_NFS, NULL, VT_WAITS_NONE, "read", "stuck");
 	/* what waits for something to do */
 	expect_alone(VT_VERDICT_ASYNCIO, NULL, VT_WAITS_CALL, "epoll", "idle");
 	expect_alone(VT_VERDICT_PYTHON_QUEUE, NULL, VT_WAITS_SEMAPHORE, "futex", "idle");
@@ -134,8 +144,21 @@ static void test_all_codes(void **state)
 static void test_another_thread(void **state)
 {
 	(void)state;
-	/* The main thread serves; its worker hangs in the GPU. */
+	/* The main thread serves; its worker hangs in the GPU, or works there. */
 	begin();
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_ASYNCIO, NULL, VT_WAITS_CALL, "epoll");
+	add(OTHER, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cudaEventSynchronize",
+	    VT_WAITS_FUTEX, "futex");
+	assert_string_equal(judge(), "stands");
+	assert_int_equal(model.again.subject, OTHER);
+	assert_false(model.again.alarm);
+	assert_string_equal(
+		model.headlines.data[0].text,
+		"thread 101 (python3) has not moved for 1.0 s, 0 ms of processor: it is in "
+		"cudaEventSynchronize");
+	vt_model_deinit(&model);
+	begin();
+	model.again.span_ns = 30 * VT_NS_PER_S;
 	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_ASYNCIO, NULL, VT_WAITS_CALL, "epoll");
 	add(OTHER, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cudaEventSynchronize",
 	    VT_WAITS_FUTEX, "futex");
@@ -149,10 +172,18 @@ static void test_another_thread(void **state)
 	    VT_WAITS_FUTEX, "futex");
 	add(OTHER, VT_AGAIN_MOVED, 300, VT_VERDICT_NONE, NULL, VT_WAITS_RUNNING, NULL);
 	expect("others-work");
+	/* Threads that come and go between two looks are counted with the process. */
+	begin();
+	model.again.process_cpu_ns = VT_NS_PER_S / 10;
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex");
+	expect("others-work");
+	begin();
+	model.again.process_cpu_ns = VT_NS_PER_S / 50;
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex");
+	expect("stuck");
 	/* A thread that wakes up for a moment does not work. */
 	begin();
-	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
-	    VT_WAITS_FUTEX, "futex");
+	add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE, "futex");
 	add(OTHER, VT_AGAIN_MOVED, 0.4, VT_VERDICT_NONE, NULL, VT_WAITS_SLEEP, "nanosleep");
 	expect("stuck");
 	/* A main thread that moved is not stuck, whatever others do. */
@@ -171,6 +202,11 @@ static void test_running(void **state)
 	/* In a function of CUDA, too: it may be called again and again. */
 	begin();
 	add(MAIN, VT_AGAIN_SAME, 980, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
+	    VT_WAITS_RUNNING, NULL);
+	expect("spins");
+	begin();
+	model.again.span_ns = 60 * VT_NS_PER_S;
+	add(MAIN, VT_AGAIN_SAME, 59000, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
 	    VT_WAITS_RUNNING, NULL);
 	expect("spins");
 	begin();
@@ -204,8 +240,8 @@ static void test_pytorch(void **state)
 		begin();
 		model.again.torch_known = true;
 		model.again.torch_count = count;
-		add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
-		    VT_WAITS_FUTEX, "futex");
+		add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE,
+		    "futex");
 		expect(count ? "others-work" : "stuck");
 		/* It is the main thread that allocates, between two sleeps. */
 		begin();
@@ -225,6 +261,13 @@ static void test_gil(void **state)
 	model.threads.data[0].waits_for = OTHER;
 	add(OTHER, VT_AGAIN_STILL, 0, VT_VERDICT_NONE, NULL, VT_WAITS_CALL, "recvfrom");
 	expect("stuck");
+	/* It holds the GIL while it waits for the device. */
+	begin();
+	add(MAIN, VT_AGAIN_SAME, 3, VT_VERDICT_GIL, NULL, VT_WAITS_CONDITION, "futex");
+	model.threads.data[0].waits_for = OTHER;
+	add(OTHER, VT_AGAIN_STILL, 0, VT_VERDICT_IN_FUNCTION, "cuCtxSynchronize", VT_WAITS_FUTEX,
+	    "futex");
+	expect("polls");
 	begin();
 	add(MAIN, VT_AGAIN_SAME, 3, VT_VERDICT_GIL, NULL, VT_WAITS_CONDITION, "futex");
 	model.threads.data[0].waits_for = OTHER;
