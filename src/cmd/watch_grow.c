@@ -74,7 +74,8 @@ struct grow {
 	uint64_t inside; /* looks that ran code in the process */
 	uint64_t on_ns;  /* for how long recording had been on at the last look */
 	bool said_unrecorded, said_samples;
-	char why[256]; /* of the last look that failed */
+	bool said_waits; /* in the last line, for what is not there yet */
+	char why[256];   /* of the last look that failed */
 };
 
 static bool text_is_shown(const struct grow *g)
@@ -426,15 +427,24 @@ static struct vt_error *say(const struct grow *g, enum vt_style style, const cha
 	return vt_line_finish(&line);
 }
 
-static struct vt_error *print_failed(const struct grow *g, const struct vt_model *model)
+/* It may come: that is no failure, and said once. */
+static bool is_not_there_yet(const struct vt_model *model)
 {
+	return !model->allocators.n && (model->torch_state == VT_ALLOCATOR_NOT_LOADED ||
+					model->torch_state == VT_ALLOCATOR_NOT_INITIALISED);
+}
+
+static struct vt_error *print_failed(struct grow *g, const struct vt_model *model)
+{
+	bool waits = is_not_there_yet(model);
 	struct vt_line line;
 
-	if (!text_is_shown(g))
+	if (!text_is_shown(g) || (waits && g->said_waits))
 		return NULL;
+	g->said_waits = waits;
 	begin_line(&line, g);
 	add_clock(&line, &model->when);
-	vt_line_add(&line, VT_WARN, "  not read: ");
+	vt_line_add(&line, VT_WARN, waits ? "  waiting, nothing to compare yet: " : "  not read: ");
 	vt_line_add(&line, VT_PLAIN, g->why);
 	vt_line_end(&line);
 	return vt_line_finish(&line);

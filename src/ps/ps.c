@@ -92,6 +92,7 @@ static struct vt_ps_row *add_row(struct vt_ps *ps, pid_t pid)
 {
 	struct vt_ps_row *row = ps->rows.n < MAX_ROWS ? vt_vec_append(&ps->rows) : NULL;
 
+	ps->dropped += ps->rows.n == MAX_ROWS && !row;
 	if (row)
 		*row = (struct vt_ps_row){
 			.pid = pid,
@@ -459,7 +460,8 @@ static void judge(struct vt_ps *ps)
 		known += is_known;
 		denied += row->torch.state == VT_PS_TORCH_DENIED;
 	}
-	if (ps->usage.state != VT_COUNTED_READ || (ps->unseen && !vt_ps_all_counted(ps)))
+	if (ps->dropped || ps->usage.state != VT_COUNTED_READ ||
+	    (ps->unseen && !vt_ps_all_counted(ps)))
 		ps->completeness = VT_PARTIAL;
 	/* Not even the kernel driver told anything. */
 	ps->denied = ps->usage.state != VT_COUNTED_READ && !known && (denied || ps->unseen);

@@ -80,6 +80,7 @@ struct vt_ps {
 	VT_VEC(struct vt_ps_row) rows; /* by device, the largest first */
 	size_t idle;                   /* of rows: hold nothing */
 	size_t unseen;                 /* processes of others that may use CUDA or not */
+	size_t dropped;                /* that there was no room for; at least */
 	enum vt_completeness completeness;
 	bool denied; /* nothing could be read of any, for lack of permission */
 };

@@ -379,6 +379,8 @@ static void print_notes(struct table *t, const struct vt_ps_document *document)
 
 	print_unknown(t);
 	print_usage(t);
+	if (ps->dropped)
+		note(t, true, "only the first %zu processes are here: there are more", ps->rows.n);
 	if (ps->unseen)
 		note(t, ps->completeness != VT_COMPLETE,
 		     "this user may not look at %s processes of others: those among them that hold memory are listed only by the driver's count",

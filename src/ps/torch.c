@@ -18,7 +18,7 @@
 #include "ps/ps.h"
 #include "target/live.h"
 
-enum { MAX_WORKERS = 8, TRIES = 10 };
+enum { MAX_WORKERS = 8, TRIES = 10, MAX_LATE = 256 };
 
 #define ONE_NS (400 * VT_NS_PER_MS)   /* for one process; a few milliseconds are usual */
 #define ALL_NS (2 * VT_NS_PER_S)      /* for all of them */
@@ -200,16 +200,42 @@ static bool look_after(struct crew *crew)
 	return any;
 }
 
+/* Those of earlier looks that had not ended; more are nobody's, until we end. */
+static pid_t late[MAX_LATE];
+
+static void reap_late(void)
+{
+	for (size_t i = 0; i < MAX_LATE; i++)
+		if (late[i] && waitpid(late[i], NULL, WNOHANG))
+			late[i] = 0;
+}
+
+static void reap_later(pid_t pid)
+{
+	for (size_t i = 0; i < MAX_LATE; i++) {
+		if (late[i])
+			continue;
+		late[i] = pid;
+		return;
+	}
+}
+
 static void dismiss(struct crew *crew)
 {
 	uint64_t until = vt_now_ns() + REAP_NS;
+	pid_t ret = 0;
 
 	for (size_t i = 0; i < MAX_WORKERS; i++)
 		if (crew->workers[i])
 			drop(crew, i);
-	for (size_t i = 0; i < crew->n_left; i++)
-		while (waitpid(crew->left[i], NULL, WNOHANG) == 0 && !vt_deadline_passed(until))
+	reap_late();
+	for (size_t i = 0; i < crew->n_left; i++) {
+		while ((ret = waitpid(crew->left[i], NULL, WNOHANG)) == 0 &&
+		       !vt_deadline_passed(until))
 			vt_sleep_ns(VT_NS_PER_MS);
+		if (!ret)
+			reap_later(crew->left[i]);
+	}
 }
 
 static size_t useful_workers(const pid_t *pids, size_t n)

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from harness import (COMPLETE, NOTHING, PARTIAL, SOURCE, VRAMTAP, Job, Skip, check, check_schema, equal, main, report, report_json,
-                     schema_errors, scratch, simulated_python, vramtap)
+                     schema_errors, scratch, simulated_python, target, vramtap)
 from report_torch import versions
 
 TARGET = os.path.join(SOURCE, "tests", "targets", "torch_grow.py")
@@ -574,6 +574,13 @@ def test_watch_notices_another_process():
             other.kill()
             other.wait()
         check("The process ended." in out.decode() and "not read" not in out.decode(), "what it says", out.decode(), err)
+
+
+def test_watch_waits_for_cuda():
+    """A process that does not use CUDA yet: what is waited for is said once."""
+    with target(["sleep", "60"]) as job:
+        code, out, _ = vramtap("watch", "--grow", "--every=1s", "--timeout=4s", str(job.pid))
+        equal((code, out.count("waiting, nothing to compare yet: "), "not read" in out), (NOTHING, 1, False), out)
 
 
 def test_folded_is_what_is_allocated():
