@@ -20,25 +20,6 @@ struct step {
 	size_t n;
 };
 
-static bool is_out_of_memory(const struct vt_model_notice *n)
-{
-	static const char name[] = "OutOfMemoryError"; /* torch.OutOfMemoryError, torch.cuda. */
-	size_t length = strlen(n->type), end = sizeof(name) - 1;
-
-	return n->code == VT_NOTICE_EXCEPTION && length >= end &&
-	       !strcmp(n->type + length - end, name);
-}
-
-static bool has_just_failed(const struct vt_model *model, int device)
-{
-	if (model->caught.oom)
-		return model->caught.oom->device == device;
-	for (size_t i = 0; i < model->owners.notices.n; i++)
-		if (is_out_of_memory(&model->owners.notices.data[i]))
-			return vt_advise_had_oom(model, device);
-	return false;
-}
-
 /* Of a graph; when the error has come out of the forward pass its traceback holds them. */
 static bool is_activation(const struct vt_model_owner *owner)
 {
@@ -119,7 +100,7 @@ static void advise_batch(struct vt_advise *a, const struct vt_model_allocator *a
 	struct vt_model_advice *advice;
 	uint64_t rows, fitting;
 
-	if (!allocator->exact || !has_just_failed(model, allocator->device))
+	if (!allocator->exact || !vt_advise_fails_now(model, allocator->device))
 		return;
 	step = look_at(model, allocator);
 	if (!step.activations || step.activations < allocator->allocated_bytes / 2)

@@ -10,7 +10,7 @@
 
 static bool is_wanting(const struct vt_model *model, int device)
 {
-	return vt_advise_had_oom(model, device) || vt_advise_is_full(model, device);
+	return vt_advise_fails_now(model, device) || vt_advise_is_full(model, device);
 }
 
 /* Bytes by stream, or by pool; a process with more of them is told of the first ones. */
@@ -90,7 +90,7 @@ void vt_advise_awaiting(struct vt_advise *a)
 		vt_advise_number(advice, "awaiting_blocks", allocator->awaiting_blocks);
 		add_stream(a, advice, d->ordinal);
 		if (advice)
-			advice->alarm = vt_advise_had_oom(model, d->ordinal);
+			advice->alarm = vt_advise_fails_now(model, d->ordinal);
 	}
 }
 

@@ -153,7 +153,7 @@ void vt_advise_others(struct vt_advise *a)
 				vt_advise_sure(advice, VT_SURE_CERTAIN);
 		}
 		if (advice)
-			advice->alarm = vt_advise_had_oom(model, d->ordinal);
+			advice->alarm = vt_advise_fails_now(model, d->ordinal);
 		add_most(a, advice, others.most);
 	}
 }

@@ -17,13 +17,23 @@ static void add_pinning(struct vt_model_advice *advice, const struct vt_simulate
 	vt_advise_number(advice, "pinning_bytes", s->pinning_bytes);
 }
 
+/* PyTorch 2.0 does not start with it: "Unrecognized CachingAllocator option". */
+static bool knows_expandable(const struct vt_model *model)
+{
+	const char *version = model->versions.torch;
+	int major, minor;
+
+	return version && sscanf(version, "%d.%d", &major, &minor) == 2 &&
+	       (major > 2 || (major == 2 && minor >= 1));
+}
+
 /* The first that is sure to have helped. */
 static void add_remedy(struct vt_advise *a, struct vt_model_advice *advice,
 		       const struct vt_simulated *s)
 {
-	if (s->pages_suffice) {
+	if (s->pages_suffice && knows_expandable(a->model)) {
 		vt_advise_number(advice, "joined_bytes", s->page_bytes);
-		vt_advise_setting(a, advice, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+		vt_advise_setting(a, advice, "expandable_segments:True");
 		return;
 	}
 	if (!s->split_mb) {
@@ -34,8 +44,7 @@ static void add_remedy(struct vt_advise *a, struct vt_model_advice *advice,
 	vt_advise_number(advice, "unsplit_bytes", s->unsplit_bytes);
 	vt_advise_number(advice, "unsplit_segments", s->unsplit_segments);
 	vt_advise_remedy(advice, VT_REMEDY_MAX_SPLIT_SIZE);
-	vt_advise_setting(a, advice, "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:%" PRIu64,
-			  s->split_mb);
+	vt_advise_setting(a, advice, "max_split_size_mb:%" PRIu64, s->split_mb);
 }
 
 /* The request that failed, and the holes that could not serve it: model/oom.c found them. */
@@ -88,10 +97,10 @@ void vt_advise_elsewhere(struct vt_advise *a)
 	snprintf(stream, sizeof(stream), "0x%" PRIx64, c->largest_hole_stream);
 	vt_advise_number(advice, "largest_hole_bytes", c->largest_hole);
 	vt_advise_text(a, advice, "stream", c->largest_hole_stream ? stream : "default");
-	if (s.pages_suffice) {
+	if (s.pages_suffice && knows_expandable(a->model)) {
 		vt_advise_number(advice, "joined_bytes", s.page_bytes);
 		vt_advise_remedy(advice, VT_REMEDY_EXPANDABLE_SEGMENTS);
-		vt_advise_setting(a, advice, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+		vt_advise_setting(a, advice, "expandable_segments:True");
 	}
 }
 
@@ -135,10 +144,9 @@ void vt_advise_cache_in_pieces(struct vt_advise *a)
 		if (stats->num_ooms > 0)
 			vt_advise_number(advice, "errors", (uint64_t)stats->num_ooms);
 		add_pinning(advice, &s);
-		if (s.page_bytes >= s.hole_bytes / 2 && !s.expandable) {
+		if (s.page_bytes >= s.hole_bytes / 2 && !s.expandable && knows_expandable(model)) {
 			vt_advise_number(advice, "joined_bytes", s.page_bytes);
-			vt_advise_setting(a, advice,
-					  "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+			vt_advise_setting(a, advice, "expandable_segments:True");
 		} else {
 			vt_advise_remedy(advice, VT_REMEDY_LIFETIMES);
 		}

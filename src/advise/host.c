@@ -24,9 +24,6 @@ void vt_advise_shm_full(struct vt_advise *a)
 	if (a->model->process.container && *a->model->process.container)
 		vt_advise_setting(a, advice, "--shm-size=%" PRIu64 "g",
 				  (host->shm_total_bytes * 2 + GIB - 1) / GIB);
-	else if (vt_advise_is_live(a->model))
-		vt_advise_command(a, advice, "mount -o remount,size=%" PRIu64 "g /dev/shm",
-				  (host->shm_total_bytes * 2 + GIB - 1) / GIB);
 }
 
 static void add_host(struct vt_model_advice *advice, const struct vt_model_host *host)

@@ -49,14 +49,16 @@ const struct vt_model_allocator *vt_advise_allocator(const struct vt_model *mode
 bool vt_advise_is_live(const struct vt_model *model);
 
 /*
- * Whether a want of memory on this device has shown: a request failed, or hardly any of the device
+ * Whether a want of memory on this device shows: a request fails now, or hardly any of the device
  * is free and PyTorch's cache could not make up for that. Advice about memory without it is noise,
  * unless something is wrong in itself.
  */
 bool vt_advise_pressure(const struct vt_model *model, int device);
 /* Hardly any of it is free, whatever PyTorch has cached. */
 bool vt_advise_is_full(const struct vt_model *model, int device);
-/* A request failed on it: caught, recorded or counted by PyTorch. */
+/* A request fails on it now: it was caught, or the program still has the error. */
+bool vt_advise_fails_now(const struct vt_model *model, int device);
+/* A request has failed on it at some time: caught, recorded or counted by PyTorch. */
 bool vt_advise_had_oom(const struct vt_model *model, int device);
 
 /* The tests, by file: process.c, stuck.c, growth.c, host.c, fragmentation.c, device.c, blocks.c. */

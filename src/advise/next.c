@@ -75,6 +75,15 @@ static void add_allow_resume(struct vt_advise *a)
 			    (int)p->pid);
 }
 
+/* Half a minute of looks has seen it wait, or spin, at one place. */
+static bool may_hang(const struct vt_model *model)
+{
+	const struct vt_model_again *again = &model->again;
+
+	return again->verdict == VT_AGAIN_IS_STUCK ||
+	       (again->verdict == VT_AGAIN_IS_SPINS && again->span_ns >= VT_AGAIN_LONG_NS);
+}
+
 static void add_waits(struct vt_advise *a)
 {
 	const struct vt_model *model = a->model;
@@ -87,7 +96,10 @@ static void add_waits(struct vt_advise *a)
 	if ((ranks || (device && model->process.world_size > 1)) && model->around.parent > 1)
 		add_command(a, VT_NEXT_TRIAGE, "vramtap triage --children-of %d",
 			    (int)model->around.parent);
-	if (device)
+	if (device && !may_hang(model))
+		add_command(a, VT_NEXT_LOOK_AGAIN, "vramtap stacks --again 4x10s %d",
+			    (int)model->process.pid);
+	else if (device)
 		add_command(a, VT_NEXT_CUDA_GDB, "cuda-gdb -p %d -batch -ex 'info cuda kernels'",
 			    (int)model->process.pid);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What several rules ask of the model first. */
+#include <string.h>
+
 #include "advise/internal.h"
 
 bool vt_advise_is_live(const struct vt_model *model)
@@ -13,6 +15,25 @@ const struct vt_model_allocator *vt_advise_allocator(const struct vt_model *mode
 		if (model->allocators.data[i].device == device && model->allocators.data[i].exact)
 			return &model->allocators.data[i];
 	return NULL;
+}
+
+static bool is_out_of_memory(const struct vt_model_notice *n)
+{
+	static const char name[] = "OutOfMemoryError"; /* torch.OutOfMemoryError, torch.cuda. */
+	size_t length = strlen(n->type), end = sizeof(name) - 1;
+
+	return n->code == VT_NOTICE_EXCEPTION && length >= end &&
+	       !strcmp(n->type + length - end, name);
+}
+
+bool vt_advise_fails_now(const struct vt_model *model, int device)
+{
+	if (model->caught.oom)
+		return model->caught.oom->device == device;
+	for (size_t i = 0; i < model->owners.notices.n; i++)
+		if (is_out_of_memory(&model->owners.notices.data[i]))
+			return vt_advise_had_oom(model, device);
+	return false;
 }
 
 bool vt_advise_had_oom(const struct vt_model *model, int device)
@@ -40,7 +61,7 @@ bool vt_advise_pressure(const struct vt_model *model, int device)
 	const struct vt_model_allocator *a = vt_advise_allocator(model, device);
 	const struct vt_model_device *d = vt_model_device(model, device);
 
-	if (vt_advise_had_oom(model, device))
+	if (vt_advise_fails_now(model, device))
 		return true;
 	return vt_advise_is_full(model, device) && (!a || a->cached_bytes < d->total_bytes / 50);
 }

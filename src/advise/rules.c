@@ -23,7 +23,7 @@ const struct vt_advise_rule vt_advise_rules[] = {
 	{ VT_ADVICE_GARBAGE, vt_advise_notices, VT_REMEDY_COLLECT_GARBAGE, VT_SURE_CERTAIN, true },
 	{ VT_ADVICE_LEFT_PARAMETERS, vt_advise_notices, VT_REMEDY_REBUILD_OPTIMIZER, VT_SURE_CERTAIN, true },
 	{ VT_ADVICE_FRAGMENTED, vt_advise_fragmented, VT_REMEDY_EXPANDABLE_SEGMENTS, VT_SURE_LIKELY, true },
-	{ VT_ADVICE_ELSEWHERE, vt_advise_elsewhere, VT_REMEDY_LIFETIMES, VT_SURE_LIKELY, true },
+	{ VT_ADVICE_ELSEWHERE, vt_advise_elsewhere, VT_REMEDY_ONE_STREAM, VT_SURE_LIKELY, true },
 	{ VT_ADVICE_AWAITING_FREE, vt_advise_awaiting, VT_REMEDY_SYNCHRONIZE_STREAM, VT_SURE_LIKELY, true },
 	{ VT_ADVICE_PRIVATE_POOLS, vt_advise_private_pools, VT_REMEDY_SHARE_POOL, VT_SURE_LIKELY, false },
 	{ VT_ADVICE_LIBRARY, vt_advise_libraries, VT_REMEDY_LIMIT_LIBRARY, VT_SURE_LIKELY, false },

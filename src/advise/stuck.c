@@ -75,6 +75,7 @@ void vt_advise_stuck(struct vt_advise *a)
 	const struct vt_verdict *verdict;
 	struct vt_model_advice *advice;
 	int pid = (int)model->process.pid, parent = (int)model->around.parent;
+	bool to_triage;
 
 	if (again->verdict != VT_AGAIN_IS_STUCK || !again->alarm)
 		return;
@@ -90,14 +91,16 @@ void vt_advise_stuck(struct vt_advise *a)
 	add_place(a, advice, &subject->places[0]);
 	if (!vt_advise_is_live(model))
 		return;
-	if (parent > 1 && (vt_advise_waits_for_ranks(verdict) ||
-			   (vt_advise_waits_for_device(verdict) && model->process.world_size > 1)))
+	to_triage = parent > 1 &&
+		    (vt_advise_waits_for_ranks(verdict) ||
+		     (vt_advise_waits_for_device(verdict) && model->process.world_size > 1));
+	if (to_triage)
 		vt_advise_command(a, advice, "vramtap triage --children-of %d", parent);
 	else if (vt_advise_waits_for_device(verdict))
 		vt_advise_command(a, advice, "cuda-gdb -p %d -batch -ex 'info cuda kernels'", pid);
 	else
 		vt_advise_command(a, advice, "vramtap stacks --threads=all %d", pid);
-	if (vt_advise_waits_for_ranks(verdict))
+	if (vt_advise_waits_for_ranks(verdict) || to_triage)
 		vt_advise_remedy(advice, VT_REMEDY_FIND_RANK);
 	else if (vt_advise_waits_for_device(verdict))
 		vt_advise_remedy(advice, VT_REMEDY_FIND_KERNEL);

@@ -48,7 +48,7 @@ static const struct {
 					 "collectives in the same order" } } },
 	[VT_CURE_GPU] = { "gpu",
 			  { { "cuda-gdb -p %p -batch -ex 'info cuda kernels'",
-			      "which kernel does not end" },
+			      "which kernel does not end; this stops the process" },
 			    { "", "" } } },
 	[VT_CURE_NETWORK] = { "network",
 			      { { "dmesg -T | grep -iE 'killed process|xid|link'",

@@ -111,6 +111,7 @@
 	X(ALLOW_RESUME, "allow-resume") \
 	X(TRIAGE, "triage") \
 	X(CUDA_GDB, "cuda-gdb") \
+	X(LOOK_AGAIN, "look-again") \
 	X(GROW, "grow")
 /* clang-format on */
 
@@ -149,7 +150,7 @@ struct vt_model_advice {
 	struct vt_advice_value values[VT_ADVICE_MAX_VALUES];
 	size_t n_values;
 	enum vt_advice_remedy remedy;
-	const char *setting; /* with its value: "PYTORCH_CUDA_ALLOC_CONF=…"; NULL none */
+	const char *setting; /* with its value: "expandable_segments:True"; NULL none */
 	const char *command; /* for a shell, as it is; NULL none */
 };
 

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/vec.h"
 #include "model/doing.h"
 

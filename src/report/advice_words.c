@@ -203,12 +203,12 @@ static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 		"all threads in full",
 	},
 	[VT_REMEDY_FIND_RANK] = {
-		"find the rank that is missing[: {command}]",
+		"find the rank that is missing or late[: {command}]",
 		"which rank the others wait for",
 	},
 	[VT_REMEDY_FIND_KERNEL] = {
-		"find what the GPU does not finish[: {command}]",
-		"which rank, or which kernel",
+		"find what the GPU does not finish[: {command}; this stops the process]",
+		"which kernel runs; this stops the process",
 	},
 	[VT_REMEDY_CHILDREN] = { "look at those: {command}", "looks at those that use CUDA" },
 	[VT_REMEDY_STOP_GROWTH] = {
@@ -220,8 +220,8 @@ static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 		"",
 	},
 	[VT_REMEDY_LARGER_SHM] = {
-		"make it larger[: {setting} for the container][: {command}], or use fewer workers",
-		"makes /dev/shm larger",
+		"make it larger (of a container: at its start[, {setting}]; of the host: remount it there), or use fewer workers",
+		"at the container's start: makes /dev/shm larger",
 	},
 	[VT_REMEDY_NO_ADDRESS_LIMIT] = {
 		"at the next start, lift it: {setting}",
@@ -248,15 +248,15 @@ static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 		"who has the devices open",
 	},
 	[VT_REMEDY_EXPANDABLE_SEGMENTS] = {
-		"at the next start, set {setting}",
-		"at the next start",
+		"at the next start, add {setting} to PYTORCH_CUDA_ALLOC_CONF",
+		"add it to PYTORCH_CUDA_ALLOC_CONF at the next start",
 	},
 	[VT_REMEDY_MAX_SPLIT_SIZE] = {
-		"at the next start, set {setting}",
-		"at the next start",
+		"at the next start, add {setting} to PYTORCH_CUDA_ALLOC_CONF",
+		"add it to PYTORCH_CUDA_ALLOC_CONF at the next start",
 	},
 	[VT_REMEDY_LIFETIMES] = {
-		"no setting would have joined these pieces: allocate what stays before what comes and goes",
+		"no setting is sure to join these pieces: allocate what stays before what comes and goes",
 		"",
 	},
 	[VT_REMEDY_SHARE_POOL] = {
@@ -326,6 +326,7 @@ static const char *const nexts[VT_N_ADVICE_NEXTS] = {
 	[VT_NEXT_ALLOW_RESUME] = "reads it from inside; it stops again",
 	[VT_NEXT_TRIAGE] = "which rank the others wait for",
 	[VT_NEXT_CUDA_GDB] = "if it stays there: which kernel runs; this stops the process",
+	[VT_NEXT_LOOK_AGAIN] = "whether it goes on",
 	[VT_NEXT_GROW] = "what grows",
 };
 

@@ -319,7 +319,7 @@ def test_hung_gpu():
         pid = int(proc.ready_line.split()[1])
         data = again(pid, command="report")
         equal((data["again"]["verdict"], data["again"]["alarm"], data["advice"]), ("stands", False, []), "a second is a step")
-        check(f"has not moved for 1.0 s, 0 ms of processor" in headline(data)["text"], "headline", headline(data))
+        check("has not moved for 1.0 s, 0 ms of processor" in headline(data)["text"], "headline", headline(data))
         data = again(pid, "2x29s", command="report")
         second = data["again"]
         equal((second["verdict"], second["alarm"], second["thread"]), ("stuck", True, pid), "verdict")
