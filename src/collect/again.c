@@ -282,6 +282,12 @@ static bool take_thread(struct vt_again *again, const struct vt_glances *now,
 		t->moved = both(t->moved, moved);
 	}
 	t->deadlock = t->deadlock && seen->deadlock;
+	/* What slept throughout is where it was; without a stop, less is seen of it. */
+	if (t->moved == VT_AGAIN_STILL && t->n_places == 1) {
+		t->looks++;
+		t->places[0].looks++;
+		return true;
+	}
 	return vt_again_add_place(t, seen, &model->arena);
 }
 
