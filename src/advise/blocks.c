@@ -159,7 +159,7 @@ void vt_advise_libraries(struct vt_advise *a)
 		const struct vt_model_device *d = vt_model_device(model, l->device);
 
 		if (!d || !d->have_memory || !vt_advise_allocator(model, l->device) ||
-		    !vt_advise_pressure(model, l->device))
+		    !vt_advise_was_short(model, l->device))
 			continue;
 		for (unsigned int kind = 0; kind < VT_N_LIBPOOL_KINDS; kind++) {
 			uint64_t bytes = l->claimed[VT_CLAIMER_LIBPOOLS + kind].bytes;

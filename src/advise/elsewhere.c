@@ -33,7 +33,7 @@ void vt_advise_raw(struct vt_advise *a)
 		const char *library;
 
 		if (!d || !d->have_memory || !l->claims_known || raw->bytes < WORTH(d) ||
-		    !vt_advise_pressure(model, l->device))
+		    !vt_advise_was_short(model, l->device))
 			continue;
 		advice = vt_advise_add(a, l->device);
 		library = library_of(model, l->device);
@@ -116,7 +116,7 @@ static void advise_streams(struct vt_advise *a, const struct vt_model_allocator 
 	char name[32];
 	size_t most = 0;
 
-	if (!d || !d->have_memory || !vt_advise_pressure(a->model, d->ordinal))
+	if (!d || !d->have_memory || !vt_advise_was_short(a->model, d->ordinal))
 		return;
 	streams = find_streams(a->model, allocator);
 	for (size_t i = 1; i < streams.n; i++)

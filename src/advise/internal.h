@@ -49,6 +49,12 @@ const struct vt_model_allocator *vt_advise_allocator(const struct vt_model *mode
 bool vt_advise_is_live(const struct vt_model *model);
 
 /*
+ * The same, or a request failed at any time: for what is said without an alarm. An error of long
+ * ago says nothing of now, but what the blocks in use are helps before the next one.
+ */
+bool vt_advise_was_short(const struct vt_model *model, int device);
+
+/*
  * Whether a want of memory on this device shows: a request fails now, or hardly any of the device
  * is free and PyTorch's cache could not make up for that. Advice about memory without it is noise,
  * unless something is wrong in itself.

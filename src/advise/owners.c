@@ -14,7 +14,7 @@
 static bool is_wanting(const struct vt_model *model)
 {
 	for (size_t i = 0; i < model->devices.n; i++)
-		if (vt_advise_pressure(model, model->devices.data[i].ordinal))
+		if (vt_advise_was_short(model, model->devices.data[i].ordinal))
 			return true;
 	return false;
 }

@@ -65,3 +65,8 @@ bool vt_advise_pressure(const struct vt_model *model, int device)
 		return true;
 	return vt_advise_is_full(model, device) && (!a || a->cached_bytes < d->total_bytes / 50);
 }
+
+bool vt_advise_was_short(const struct vt_model *model, int device)
+{
+	return vt_advise_pressure(model, device) || vt_advise_had_oom(model, device);
+}

@@ -255,7 +255,7 @@ def test_terminal():
             second = terminal.read_until("likely stuck")
             check(second - first > 0.5, f"{command}: the first text came before the wait", first, second)
             check(terminal.end() in (COMPLETE, PARTIAL, NOTHING), "exit code")
-            equal((terminal.text.count("likely stuck"), terminal.text.count("\nThreads")), (1, 1), "parts of the text")
+            equal((terminal.text.count("\nAgain"), terminal.text.count("\nThreads")), (1, 1), "parts of the text")
             equal(terminal.text.count("What to do"), 1, "what to do")
         terminal = Terminal("stacks", "--once", str(proc.pid))
         terminal.end()

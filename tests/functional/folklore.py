@@ -221,7 +221,7 @@ class Row:
 
 ROWS = {row.look.__name__: row for row in (
     Row(fragmentation, "cache-in-pieces", "expandable-segments", mib=8192, whole=True),
-    Row(other_processes, "others", "other-process", alarm=True, mib=8192, whole=True),
+    Row(other_processes, "others", "other-process", mib=8192, whole=True),
     Row(kept_in_list, "kept-items", "drop-items"),
     Row(kept_by_exception, "held-by-exception", "drop-exception", alarm=True),
     Row(kept_by_closure, "kept-items", "drop-items"),
