@@ -32,7 +32,7 @@ static void add_remedy(struct vt_advise *a, struct vt_model_advice *advice,
 		       const struct vt_simulated *s)
 {
 	if (s->pages_suffice && knows_expandable(a->model)) {
-		vt_advise_number(advice, "joined_bytes", s->page_bytes);
+		vt_advise_number(advice, "joined_bytes", s->joined_bytes);
 		vt_advise_setting(a, advice, "expandable_segments:True");
 		return;
 	}
@@ -98,7 +98,7 @@ void vt_advise_elsewhere(struct vt_advise *a)
 	vt_advise_number(advice, "largest_hole_bytes", c->largest_hole);
 	vt_advise_text(a, advice, "stream", c->largest_hole_stream ? stream : "default");
 	if (s.pages_suffice && knows_expandable(a->model)) {
-		vt_advise_number(advice, "joined_bytes", s.page_bytes);
+		vt_advise_number(advice, "joined_bytes", s.joined_bytes);
 		vt_advise_remedy(advice, VT_REMEDY_EXPANDABLE_SEGMENTS);
 		vt_advise_setting(a, advice, "expandable_segments:True");
 	}
@@ -144,8 +144,9 @@ void vt_advise_cache_in_pieces(struct vt_advise *a)
 		if (stats->num_ooms > 0)
 			vt_advise_number(advice, "errors", (uint64_t)stats->num_ooms);
 		add_pinning(advice, &s);
-		if (s.page_bytes >= s.hole_bytes / 2 && !s.expandable && knows_expandable(model)) {
-			vt_advise_number(advice, "joined_bytes", s.page_bytes);
+		if (s.joined_bytes >= s.hole_bytes / 2 && !s.expandable &&
+		    knows_expandable(model)) {
+			vt_advise_number(advice, "joined_bytes", s.joined_bytes);
 			vt_advise_setting(a, advice, "expandable_segments:True");
 		} else {
 			vt_advise_remedy(advice, VT_REMEDY_LIFETIMES);

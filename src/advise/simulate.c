@@ -9,6 +9,10 @@
 #define SMALL_PAGE (2 * MIB)
 #define LARGE_PAGE (20 * MIB)
 #define MIN_BLOCK 512
+#define SMALL_SIZE MIB /* larger requests are of the large pool */
+/* A block of less is in a segment of LARGE_PAGE with others; a larger one has its own, rounded. */
+#define MIN_OWN_SEGMENT (10 * MIB)
+#define ROUND_SEGMENT (2 * MIB)
 /* PyTorch refuses a max_split_size_mb of less; larger ones than this keep nothing whole. */
 #define MIN_SPLIT_MB 32
 #define MAX_SPLIT_MB (64 * 1024)
@@ -22,6 +26,8 @@ static uint64_t pages_in(uint64_t hole, uint64_t page)
 struct segment {
 	uint64_t bytes, used_bytes, used_blocks, holes_bytes, holes, largest_hole, largest_used,
 		page_bytes;
+	/* What its blocks in use would take elsewhere: those with segments of their own, others. */
+	uint64_t own_bytes, shared_bytes;
 	bool private_pool, expandable, small;
 };
 
@@ -50,6 +56,11 @@ static bool read_segment(const struct vt_model *model, size_t first, size_t next
 		}
 		s->used_bytes += b->size;
 		s->used_blocks++;
+		if (b->size < MIN_OWN_SEGMENT)
+			s->shared_bytes += b->size;
+		else
+			s->own_bytes +=
+				(b->size + ROUND_SEGMENT - 1) / ROUND_SEGMENT * ROUND_SEGMENT;
 		s->largest_used = b->size > s->largest_used ? b->size : s->largest_used;
 	}
 	return s->bytes > 0;
@@ -70,7 +81,10 @@ static void add_segment(struct vt_simulated *sum, const struct segment *s)
 	sum->holes += s->holes;
 	sum->pinning_bytes += s->used_bytes;
 	sum->pinning_blocks += s->used_blocks;
-	sum->page_bytes += s->page_bytes;
+	if (s->small)
+		sum->small_page_bytes += s->page_bytes;
+	else
+		sum->large_page_bytes += s->page_bytes;
 	if (s->largest_hole > sum->largest_hole)
 		sum->largest_hole = s->largest_hole;
 }
@@ -83,23 +97,27 @@ static void add_segment(struct vt_simulated *sum, const struct segment *s)
 static bool would_be_whole(const struct segment *s, uint64_t split)
 {
 	return !s->private_pool && !s->expandable && !s->small && s->used_blocks > 0 &&
-	       s->bytes > split && s->largest_used < split;
+	       s->holes > 0 && s->bytes > split && s->largest_used < split;
 }
 
 static bool try_split(const struct vt_model *model, const struct vt_model_allocator *a,
 		      uint64_t split_mb, uint64_t missing, struct vt_simulated *ret)
 {
 	size_t end = a->first_block + a->n_blocks, next;
-	uint64_t bytes = 0, n = 0;
+	uint64_t bytes = 0, elsewhere = 0, shared = 0, n = 0;
 	struct segment s;
 
 	for (size_t i = a->first_block; i < end; i = next) {
 		next = vt_model_segment_end(model, i, end);
 		if (!read_segment(model, i, next, &s) || !would_be_whole(&s, split_mb * MIB))
 			continue;
-		bytes += s.holes_bytes;
+		bytes += s.bytes;
+		elsewhere += s.own_bytes;
+		shared += s.shared_bytes;
 		n++;
 	}
+	elsewhere += (shared + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+	bytes = bytes > elsewhere ? bytes - elsewhere : 0;
 	if (bytes < missing || !n)
 		return false;
 	ret->split_mb = split_mb;
@@ -121,11 +139,15 @@ void vt_advise_simulate(const struct vt_model *model, const struct vt_model_allo
 		if (read_segment(model, i, next, &s))
 			add_segment(ret, &s);
 	}
+	ret->joined_bytes = (!needed || needed > SMALL_SIZE ? ret->large_page_bytes : 0) +
+			    (needed <= SMALL_SIZE ? ret->small_page_bytes : 0);
 	if (!needed || ret->expandable)
 		return;
-	ret->pages_suffice = ret->page_bytes / LARGE_PAGE + free_bytes / LARGE_PAGE +
-				     ret->whole_bytes / LARGE_PAGE >=
-			     pages_needed;
+	/* A request of the small pool takes one small page: there would be others to join. */
+	ret->pages_suffice = needed > SMALL_SIZE && ret->large_page_bytes / LARGE_PAGE +
+								    free_bytes / LARGE_PAGE +
+								    ret->whole_bytes / LARGE_PAGE >=
+							    pages_needed;
 	/* It helps requests that are larger than it. */
 	for (uint64_t mb = MAX_SPLIT_MB; mb >= MIN_SPLIT_MB; mb /= 2)
 		if (mb * MIB < needed &&

@@ -17,13 +17,17 @@ struct vt_simulated {
 	uint64_t pinning_bytes, pinning_blocks;
 	/* The process has expandable segments already. */
 	bool expandable;
-	/* What of the holes expandable segments could map elsewhere: whole pages. */
-	uint64_t page_bytes;
-	/* A request of needed bytes, and so much free on the device: page_bytes serve it. */
+	/*
+	 * What of the holes expandable segments could map elsewhere: whole pages, by pool; and
+	 * those of the pool that the request is for, of both where there is none.
+	 */
+	uint64_t small_page_bytes, large_page_bytes, joined_bytes;
+	/* A request of needed bytes, and so much free on the device: these pages serve it. */
 	bool pages_suffice;
 	/*
 	 * The largest max_split_size_mb for which the segments suffice that it would have kept
 	 * whole: all their blocks in use are small enough that they would be in others. 0: none.
+	 * unsplit_bytes: their memory, less what those blocks would take elsewhere.
 	 */
 	uint64_t split_mb, unsplit_bytes, unsplit_segments;
 };
