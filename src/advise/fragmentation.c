@@ -4,7 +4,7 @@
  * of this moment: from where they lie now, not from how they came to lie so.
  */
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 
 #include "advise/internal.h"
 #include "advise/simulate.h"
@@ -21,10 +21,15 @@ static void add_pinning(struct vt_model_advice *advice, const struct vt_simulate
 static bool knows_expandable(const struct vt_model *model)
 {
 	const char *version = model->versions.torch;
-	int major, minor;
+	unsigned long major, minor = 0;
+	char *end;
 
-	return version && sscanf(version, "%d.%d", &major, &minor) == 2 &&
-	       (major > 2 || (major == 2 && minor >= 1));
+	if (!version || *version < '0' || *version > '9')
+		return false;
+	major = strtoul(version, &end, 10);
+	if (*end == '.')
+		minor = strtoul(end + 1, NULL, 10);
+	return major > 2 || (major == 2 && minor >= 1);
 }
 
 /* The first that is sure to have helped. */

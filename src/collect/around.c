@@ -3,6 +3,7 @@
  * What is around the process: who started it, which of its descendants use CUDA, and which limits
  * its host memory has. All from small files of the kernel's own; nothing waits for the process.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -187,13 +188,17 @@ static void read_address_limit(struct vt_collect *c)
 	struct vt_model_around *around = &c->model->around;
 	VT_FREE char *text = malloc(MAX_FILE);
 	uint64_t kib = 0;
-	char name[48], *line;
+	char name[48], *line, *end = NULL;
 
 	snprintf(name, sizeof(name), "/proc/%d/limits", (int)c->target.proc.pid);
 	if (!text || vt_task_slurp(AT_FDCWD, name, text, MAX_FILE) <= 0)
 		return;
 	line = strstr(text, key);
-	if (!line || sscanf(line + sizeof(key) - 1, "%" SCNu64, &around->address_limit_bytes) != 1)
+	if (!line)
+		return;
+	errno = 0;
+	around->address_limit_bytes = strtoull(line + sizeof(key) - 1, &end, 10);
+	if (errno || end == line + sizeof(key) - 1)
 		return; /* "unlimited" */
 	snprintf(name, sizeof(name), "/proc/%d/status", (int)c->target.proc.pid);
 	if (vt_task_slurp(AT_FDCWD, name, text, MAX_FILE) <= 0 ||

@@ -69,7 +69,7 @@ void vt_asyncio_list(struct vt_asyncio_reader *r);
 /* ---- task.c: one task ---- */
 
 /* Adds a task, unless it is known or done. */
-void vt_asyncio_add(struct vt_asyncio_reader *r, uint64_t task);
+void vt_asyncio_add(struct vt_asyncio_reader *r, uint64_t addr);
 
 /* What a task waits for, an object or 0. */
 uint64_t vt_asyncio_awaited(struct vt_asyncio_reader *r, uint64_t task);

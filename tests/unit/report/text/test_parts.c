@@ -180,7 +180,7 @@ static void test_sites(void **state)
 	check_has_not(text_of(&model, SITES, 0), "other record");
 	vt_model_deinit(&model);
 	assert_true(report_model_build(&model, "just-on"));
-	check_has(text_of(&model, SITES, 0), "vramtap has recorded for 3 s: no block in use");
+	check_has(text_of(&model, SITES, 0), "vramtap has recorded for 3 s: nothing that it saw");
 	check_has_not(text_of(&model, SITES, 0), "Nobody");
 	vt_model_deinit(&model);
 	assert_true(report_model_build(&model, "recorder"));
