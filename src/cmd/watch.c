@@ -287,22 +287,29 @@ static int watch_many(struct vt_watch_options *args)
 	return status;
 }
 
+static int watch(struct vt_watch_options *args)
+{
+	VT_ERROR struct vt_error *err = check_output(args);
+
+	if (err)
+		return vt_exit_with(err);
+	args->pid = args->pids.n ? args->pids.data[0] : 0;
+	return args->many ? watch_many(args) :
+	       args->grow ? vt_watch_grow(args) :
+			    vt_watch_oom(args);
+}
+
 int vt_cmd_watch(int argc, char **argv)
 {
 	struct vt_watch_options args = { .collect = { .want = VT_WANT_ALL,
 						      .budget_ns = 5 * VT_NS_PER_S } };
+	int status;
 
 	vt_parse_command(&argp, argc, argv, 0, &args);
 	vt_output_begin(&args.output);
 	if (!args.every_ns)
 		args.every_ns = EVERY_NS;
-
-	VT_ERROR struct vt_error *err = check_output(&args);
-
-	if (err)
-		return vt_exit_with(err);
-	args.pid = args.pids.n ? args.pids.data[0] : 0;
-	return args.many ? watch_many(&args) :
-	       args.grow ? vt_watch_grow(&args) :
-			   vt_watch_oom(&args);
+	status = watch(&args);
+	vt_vec_deinit(&args.pids);
+	return status;
 }

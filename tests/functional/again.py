@@ -138,8 +138,11 @@ def test_slow():
 
 def test_idle():
     """What waits for something to do, or sleeps, is no alarm."""
-    for what in ("serves", "accepts", "sleeps", "polls"):
+    for what in ("serves", "accepts", "sleeps"):
         judged(what, "idle")
+    with program("polls") as proc:  # a look can find it awake
+        data = again(proc.pid)
+        check((data["again"]["verdict"], data["again"]["alarm"]) in (("idle", False), ("polls", False)), "polls", headline(data))
 
 
 def test_unknown_wait():
