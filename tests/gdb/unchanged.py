@@ -111,7 +111,7 @@ def test_variables_of_our_own():
 
 def moment(text):
     """Without what is of the moment, and the space that is left beside it."""
-    return re.sub(r"up \d+ s |in [0-9.]+ .?s ", "", re.sub(r"   +pid", "  pid", text))
+    return re.sub(r"up \d+ s |in [0-9.]+ .?s |\d\d:\d\d:\d\d", "", re.sub(r"   +pid", "  pid", text))
 
 
 def test_in_other_commands():
