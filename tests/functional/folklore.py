@@ -253,9 +253,12 @@ def in_trouble(name, version, environment):
         if known.get("served"):
             raise Skip(f"{name}: the request was served: the simulated device knows nothing of other processes")
         env = device.others(known)
-        begin = time.monotonic()
-        data = report_json(proc.pid, env=env)
-        took = time.monotonic() - begin
+        for _ in range(5):
+            begin = time.monotonic()
+            data = report_json(proc.pid, env=env)
+            took = time.monotonic() - begin
+            if data["cuda"]["usage"]["state"] != "late":  # a busy machine, which the report says
+                break
         _, text, _ = report(proc.pid, "--width", "120", env=env)
     if device.simulated:
         equal(schema_errors(data), [], "errors of the schema")
