@@ -90,26 +90,6 @@ static bool has_frame(struct vt_asyncio_reader *r, uint64_t coroutine, int8_t *s
 	       *state < (int8_t)layout->at[VT_PY_FRAME_CLEARED];
 }
 
-/* The item on top of a suspended frame's evaluation stack: what its coroutine awaits. */
-static uint64_t top_of_stack(struct vt_asyncio_reader *r, uint64_t frame)
-{
-	const struct vt_python_layout *layout = r->py->layout;
-	uint64_t locals = frame + layout->at[VT_PY_FRAME_LOCALS], top = 0;
-	int32_t n = 0;
-
-	if (layout->at[VT_PY_FRAME_STACK_TOP] != VT_PY_NONE) {
-		top = vt_pages_u64(&r->pages, frame + layout->at[VT_PY_FRAME_STACK_TOP]);
-	} else if (layout->at[VT_PY_FRAME_STACK_END] != VT_PY_NONE &&
-		   vt_pages_read(&r->pages, frame + layout->at[VT_PY_FRAME_STACK_END], &n,
-				 sizeof(n)) &&
-		   n > 0) {
-		top = locals + (uint64_t)n * 8;
-	}
-	if (top <= locals || top - locals > 65536 || top & 7)
-		return 0;
-	return vt_pages_u64(&r->pages, top - 8) & ~(uint64_t)layout->at[VT_PY_CODE_TAGS];
-}
-
 /*
  * The coroutine that is behind what a coroutine awaits: itself; or what wraps one, which has it as
  * its first word: the object of coroutine.__await__(), and those of an asynchronous generator's
@@ -192,7 +172,7 @@ static void read_chain(struct vt_asyncio_reader *r, struct vt_asyncio_task *task
 			task->state = VT_ASYNCIO_RUNNING;
 			return;
 		}
-		coroutine = behind(r, top_of_stack(r, frame));
+		coroutine = behind(r, vt_pyheap_stack_top(&r->heap, frame));
 	}
 }
 

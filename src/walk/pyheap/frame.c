@@ -88,6 +88,16 @@ static void add_stack(struct vt_pyheap *heap, uint64_t frame, uint64_t code, uin
 			  most < MAX_STACK ? (uint64_t)most : MAX_STACK);
 }
 
+uint64_t vt_pyheap_stack_top(struct vt_pyheap *heap, uint64_t frame)
+{
+	uint64_t n = vt_pyheap_variables(heap, vt_pyheap_frame_code(heap, frame));
+	uint64_t addr = frame + vt_pyheap_at(heap, VT_PY_FRAME_LOCALS) + n * 8;
+	int64_t items = stack_items(heap, frame, addr);
+
+	return items > 0 ? untagged(heap, vt_pyheap_get(heap, addr + (uint64_t)(items - 1) * 8)) :
+			   0;
+}
+
 /*
  * The mapping of names of a frame that is no function's. Of a module it is its dict, which is
  * mostly called by the module's name.

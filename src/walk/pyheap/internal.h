@@ -304,6 +304,9 @@ uint64_t vt_pyheap_table_value(struct vt_pyheap *heap, const struct vt_pyheap_ta
 /* The value of a str among the first max entries of a dict; *at its entry. 0: none. */
 uint64_t vt_pyheap_lookup(struct vt_pyheap *heap, uint64_t dict, const char *key, uint64_t max,
 			  uint64_t *at);
+/* The same in a table. */
+uint64_t vt_pyheap_lookup_in(struct vt_pyheap *heap, const struct vt_pyheap_table *table,
+			     const char *key, uint64_t max, uint64_t *at);
 /* Whether the object is this str. */
 bool vt_pyheap_is_str(struct vt_pyheap *heap, uint64_t object, const char *text);
 /* ob_size without its sign, which is the sign of a number; and 0 when it makes no sense. */

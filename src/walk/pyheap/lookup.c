@@ -16,23 +16,15 @@ uint64_t vt_pyheap_module(struct vt_pyheap *heap, const char *name)
 	return modules ? vt_pyheap_lookup(heap, modules, name, MAX_MODULES, &at) : 0;
 }
 
-static uint64_t find_in(struct vt_pyheap *heap, const struct vt_pyheap_table *table,
-			const char *name)
-{
-	for (uint64_t i = 0; i < table->n && i < MAX_INLINE; i++)
-		if (vt_pyheap_is_str(heap, vt_pyheap_table_key(heap, table, i), name))
-			return vt_pyheap_table_value(heap, table, i);
-	return 0;
-}
-
 /* Attributes in the object itself, named by the class's table of keys (instance.c says where). */
 static uint64_t find_inline(struct vt_pyheap *heap, const struct vt_pyheap_class *cls,
 			    uint64_t values, const char *name)
 {
 	struct vt_pyheap_table table;
+	uint64_t at;
 
 	return values && vt_pyheap_table(heap, cls->cached_keys, values, &table) ?
-		       find_in(heap, &table, name) :
+		       vt_pyheap_lookup_in(heap, &table, name, MAX_INLINE, &at) :
 		       0;
 }
 

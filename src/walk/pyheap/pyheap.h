@@ -188,6 +188,12 @@ bool vt_pyheap_key_is(struct vt_pyheap *heap, uint32_t from, const struct vt_gra
 /* A module of the main interpreter's sys.modules. */
 uint64_t vt_pyheap_module(struct vt_pyheap *heap, const char *name);
 
+/*
+ * The item on top of the evaluation stack of a suspended frame of the evaluator (3.11 on): what its
+ * coroutine awaits. 0: the stack is empty.
+ */
+uint64_t vt_pyheap_stack_top(struct vt_pyheap *heap, uint64_t frame);
+
 /* An attribute of an instance of a class statement, or of a module. */
 uint64_t vt_pyheap_attribute(struct vt_pyheap *heap, uint64_t object, const char *name);
 

@@ -91,20 +91,26 @@ bool vt_pyheap_is_str(struct vt_pyheap *heap, uint64_t object, const char *text)
 	       vt_pyheap_u64(heap, type, VT_PY_TYPE_FLAGS) & VT_PYHEAP_STR;
 }
 
+uint64_t vt_pyheap_lookup_in(struct vt_pyheap *heap, const struct vt_pyheap_table *table,
+			     const char *key, uint64_t max, uint64_t *at)
+{
+	for (uint64_t i = 0; i < table->n && i < max; i++) {
+		if (vt_pyheap_is_str(heap, vt_pyheap_table_key(heap, table, i), key)) {
+			*at = i;
+			return vt_pyheap_table_value(heap, table, i);
+		}
+	}
+	return 0;
+}
+
 uint64_t vt_pyheap_lookup(struct vt_pyheap *heap, uint64_t dict, const char *key, uint64_t max,
 			  uint64_t *at)
 {
 	struct vt_pyheap_table table;
 
-	if (!vt_pyheap_table_of(heap, dict, &table))
-		return 0;
-	for (uint64_t i = 0; i < table.n && i < max; i++) {
-		if (vt_pyheap_is_str(heap, vt_pyheap_table_key(heap, &table, i), key)) {
-			*at = i;
-			return vt_pyheap_table_value(heap, &table, i);
-		}
-	}
-	return 0;
+	return vt_pyheap_table_of(heap, dict, &table) ?
+		       vt_pyheap_lookup_in(heap, &table, key, max, at) :
+		       0;
 }
 
 uint64_t vt_pyheap_size(struct vt_pyheap *heap, uint64_t object)
