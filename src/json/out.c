@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/str.h"
 #include "base/format.h"
@@ -269,4 +270,18 @@ void vt_json_text(struct vt_json *json, const char *key, const char *value)
 void vt_json_name(struct vt_json *json, const char *key, const char *value)
 {
 	vt_json_text(json, key, value && *value ? value : NULL);
+}
+
+void vt_json_time(struct vt_json *json, const char *key, const struct timespec *when)
+{
+	char text[64], with_ns[96];
+	struct tm tm;
+
+	if (!gmtime_r(&when->tv_sec, &tm) ||
+	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
+		vt_json_null(json, key);
+		return;
+	}
+	snprintf(with_ns, sizeof(with_ns), "%s.%09ldZ", text, when->tv_nsec);
+	vt_json_text(json, key, with_ns);
 }

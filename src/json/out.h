@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "base/error.h"
 
@@ -60,5 +61,8 @@ void vt_json_text(struct vt_json *json, const char *key, const char *value); /* 
 /* unknown or none, "" or NULL: null */
 void vt_json_name(struct vt_json *json, const char *key, const char *value);
 void vt_json_textn(struct vt_json *json, const char *key, const char *value, size_t n);
+
+/* A time of CLOCK_REALTIME in UTC, with nanoseconds; null: it has no date. */
+void vt_json_time(struct vt_json *json, const char *key, const struct timespec *when);
 
 #endif

@@ -12,20 +12,6 @@
 #define SCHEMA "vramtap-ps"
 #define SCHEMA_VERSION 1 /* raised when a field goes or changes its meaning */
 
-static void put_time(struct vt_json *json, const char *key, const struct timespec *when)
-{
-	char text[64], with_ns[96];
-	struct tm tm;
-
-	if (!gmtime_r(&when->tv_sec, &tm) ||
-	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
-		vt_json_null(json, key);
-		return;
-	}
-	snprintf(with_ns, sizeof(with_ns), "%s.%09ldZ", text, when->tv_nsec);
-	vt_json_text(json, key, with_ns);
-}
-
 static void put_bytes(struct vt_json *json, const char *key, bool known, uint64_t bytes)
 {
 	if (known)
@@ -141,7 +127,7 @@ struct vt_error *vt_ps_write_json(const void *what, const struct vt_writer_optio
 	vt_json_text(json, "schema", SCHEMA);
 	vt_json_uint(json, "schema_version", SCHEMA_VERSION);
 	vt_json_name(json, "tool_version", ps->tool_version);
-	put_time(json, "time", &ps->when);
+	vt_json_time(json, "time", &ps->when);
 	vt_json_where(json, &ps->where);
 	vt_json_text(json, "completeness", vt_completeness_name(ps->completeness));
 	vt_json_milli(json, "took_ms", ps->ms);

@@ -17,18 +17,13 @@
 #include "job/json/parts.h"
 #include "job/ras/ras.h"
 
+/* 0: it is not known when. */
 static void put_time(struct vt_json *json, const char *key, const struct timespec *when)
 {
-	char text[64], with_ns[96];
-	struct tm tm;
-
-	if (!when->tv_sec || !gmtime_r(&when->tv_sec, &tm) ||
-	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
+	if (when->tv_sec)
+		vt_json_time(json, key, when);
+	else
 		vt_json_null(json, key);
-		return;
-	}
-	snprintf(with_ns, sizeof(with_ns), "%s.%09ldZ", text, when->tv_nsec);
-	vt_json_text(json, key, with_ns);
 }
 
 /* "device" would be its ordinal. */

@@ -28,20 +28,6 @@
 
 #define STACKS_SCHEMA "vramtap-stacks"
 
-static void put_time(struct vt_json *json, const char *key, const struct timespec *when)
-{
-	char text[64], with_ns[96];
-	struct tm tm;
-
-	if (!gmtime_r(&when->tv_sec, &tm) ||
-	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
-		vt_json_null(json, key);
-		return;
-	}
-	snprintf(with_ns, sizeof(with_ns), "%s.%09ldZ", text, when->tv_nsec);
-	vt_json_text(json, key, with_ns);
-}
-
 static void put_state(struct vt_json *json, const char *key, char state)
 {
 	vt_json_textn(json, key, state ? &state : "?", 1);
@@ -869,7 +855,7 @@ static void begin_document(struct vt_json *json, FILE *out, const char *schema,
 	vt_json_text(json, "schema", schema);
 	vt_json_uint(json, "schema_version", VT_REPORT_SCHEMA_VERSION);
 	vt_json_name(json, "tool_version", tool_version);
-	put_time(json, "time", when);
+	vt_json_time(json, "time", when);
 }
 
 /* What every document has about a process. */
@@ -930,7 +916,7 @@ static void write_stacks_result(struct vt_json *json, const struct vt_stacks_res
 		return;
 	}
 	vt_json_null(json, "error");
-	put_time(json, "time", &result->model->when);
+	vt_json_time(json, "time", &result->model->when);
 	write_summary(json, result->model);
 	vt_json_again(json, &result->model->again);
 	write_threads(json, result->model);
