@@ -316,8 +316,7 @@ static int take_block(struct ask *ask, struct object *dict, const struct segment
 	if (!get_size(ask, dict, KEY_size, &rec->size) ||
 	    !state_of(ask, get(ask, dict, KEY_state), &rec->state))
 		return 0;
-	if (rec->state == VT_BLOCK_ALLOCATED &&
-	    !get_size(ask, dict, KEY_requested_size, &rec->requested))
+	if (!get_size(ask, dict, KEY_requested_size, &rec->requested))
 		return 0;
 	return 1;
 }

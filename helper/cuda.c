@@ -10,16 +10,16 @@
  */
 #include "vramtap/freestanding.h"
 
-#include <cuda.h>
 #include <string.h>
 
 #include "context.h"
 #include "ops.h"
+#include "vramtap/driver_abi.h"
 
 #define PTR(field, type) ((type *)shared->imports.field)
 
 /*
- * The prototypes in cuda.h, as types: cuda.h renames the functions to the newest version, and so do
+ * The prototypes as types. NVIDIA's header renames the functions to the newest version, and so do
  * the imports.
  */
 typedef CUresult driver_version_fn(int *version);

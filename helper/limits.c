@@ -6,11 +6,11 @@
  */
 #include "vramtap/freestanding.h"
 
-#include <cuda.h>
 #include <string.h>
 
 #include "context.h"
 #include "ops.h"
+#include "vramtap/driver_abi.h"
 
 #define PTR(field, type) ((type *)shared->imports.field)
 

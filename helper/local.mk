@@ -21,6 +21,7 @@ helper_sources = \
 	helper/ranges_walk.c \
 	helper/ranges_what.c \
 	helper/relieve.c \
+	helper/streams.c \
 	helper/torch.c \
 	helper/why.c \
 	src/walk/torch/read.c \
@@ -35,6 +36,7 @@ helper_headers = \
 	helper/owners.h \
 	helper/python.h \
 	helper/ranges.h \
+	include/vramtap/driver_abi.h \
 	include/vramtap/freestanding.h \
 	include/vramtap/helper_abi.h \
 	include/vramtap/libpools.h \
@@ -55,8 +57,7 @@ freestanding_ldflags = -nostdlib -Wl,-z,noexecstack -Wl,-z,max-page-size=4096 -W
 # $(call freestanding_objects,SOURCES,PART): each beside its source, under the name of the part that it is compiled for.
 freestanding_objects = $(patsubst %.S,%.$(2).o,$(patsubst %.c,%.$(2).o,$(1)))
 
-helper_cflags = $(freestanding_cflags) -O2 -fPIC -DVT_HELPER_BUILD -I$(top_srcdir)/include -I$(top_srcdir)/src \
-	$(VT_CUDA_CPPFLAGS)
+helper_cflags = $(freestanding_cflags) -O2 -fPIC -DVT_HELPER_BUILD -I$(top_srcdir)/include -I$(top_srcdir)/src
 helper_ldflags = $(freestanding_ldflags) -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,norelro -Wl,-z,now -Wl,-s \
 	-Wl,--build-id=sha1 -Wl,--hash-style=gnu -Wl,-e,vt_helper_main
 

@@ -92,6 +92,12 @@ static uint32_t op_limits(struct vt_helper_shared *shared, uint64_t mapped)
 	return vt_helper_op_limits(shared);
 }
 
+static uint32_t op_streams(struct vt_helper_shared *shared, uint64_t mapped)
+{
+	return vt_helper_op_streams(shared, (char *)shared + VT_HELPER_ROOM_OFFSET,
+				    room_size(shared, mapped));
+}
+
 static uint32_t op_relieve(struct vt_helper_shared *shared, uint64_t mapped)
 {
 	(void)mapped;
@@ -127,6 +133,7 @@ static helper_op *const *find_op(uint32_t op)
 		[VT_OP_RANGES] = op_ranges,
 		[VT_OP_LIMITS] = op_limits,
 		[VT_OP_RELIEVE] = op_relieve,
+		[VT_OP_STREAMS] = op_streams,
 	};
 
 	return op < sizeof(ops) / sizeof(ops[0]) && ops[op] ? &ops[op] : NULL;

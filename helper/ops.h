@@ -46,6 +46,12 @@ uint32_t vt_helper_op_ranges(struct vt_helper_shared *shared, void *room, uint64
 uint32_t vt_helper_op_limits(struct vt_helper_shared *shared);
 
 /*
+ * Fills the records of streams in room. Asks the driver: see struct vt_streams_args for when it
+ * stops.
+ */
+uint32_t vt_helper_op_streams(struct vt_helper_shared *shared, void *room, uint64_t room_size);
+
+/*
  * Fills shared->torch and room (the file area behind the header, VT_HELPER_ROOM_OFFSET bytes after
  * shared) with records. VT_HELPER_NO_ROOM sets shared->room_needed to the bytes of room that would
  * do.

@@ -2,12 +2,12 @@
 /* Every allocation that the driver knows of, whichever library made it: VT_OP_RANGES. */
 #include "vramtap/freestanding.h"
 
-#include <cuda.h>
 #include <string.h>
 
 #include "context.h"
 #include "ops.h"
 #include "ranges.h"
+#include "vramtap/driver_abi.h"
 
 #define PTR(field, type) ((type *)shared->imports.field)
 
@@ -140,6 +140,7 @@ uint32_t vt_helper_op_ranges(struct vt_helper_shared *shared, void *room, uint64
 	outcome = walk_areas(&w, room);
 	vt_helper_return_context(shared, device);
 	answer->by_attributes = !w.probe.by_range;
+	answer->range_error = w.probe.error;
 	answer->total_ns += vt_sys_now_ns() - start;
 	if (outcome != VT_WALK_NO_ROOM || w.max == w.args.max_ranges)
 		return VT_HELPER_OK;

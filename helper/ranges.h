@@ -12,6 +12,7 @@
 struct vt_probe {
 	struct vt_helper_shared *shared;
 	int by_range;       /* cuMemGetAddressRange() answers */
+	int error;          /* CUresult with which it has not; 0 none */
 	int together;       /* attributes can be asked in one question */
 	int mappings_apart; /* but not those of mappings */
 };

@@ -9,11 +9,11 @@
  */
 #include "vramtap/freestanding.h"
 
-#include <cuda.h>
 #include <string.h>
 
 #include "context.h"
 #include "ranges.h"
+#include "vramtap/driver_abi.h"
 
 #define PTR(field, type) ((type *)shared->imports.field)
 
@@ -126,7 +126,7 @@ static int contains(uint64_t start, uint64_t size, uint64_t at)
 }
 
 /* 1 found, 0 nothing there, -1 no answer. */
-static int ask_range(const struct vt_probe *probe, uint64_t at, struct vt_range_rec *rec)
+static int ask_range(struct vt_probe *probe, uint64_t at, struct vt_range_rec *rec)
 {
 	const struct vt_helper_shared *shared = probe->shared;
 	CUdeviceptr base = 0;
@@ -144,6 +144,7 @@ static int ask_range(const struct vt_probe *probe, uint64_t at, struct vt_range_
 	}
 	if (err == CUDA_SUCCESS || err == CUDA_ERROR_INVALID_VALUE || err == CUDA_ERROR_NOT_FOUND)
 		return 0;
+	probe->error = (int)err;
 	return -1;
 }
 

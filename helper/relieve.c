@@ -14,13 +14,13 @@
  */
 #include "vramtap/freestanding.h"
 
-#include <cuda.h>
 #include <string.h>
 
 #include "context.h"
 #include "ops.h"
 #include "python.h"
 #include "walk/torch/abi.h"
+#include "vramtap/driver_abi.h"
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)

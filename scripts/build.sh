@@ -16,7 +16,8 @@ if [ -z "$(find "$source_dir/configure" -newer "$source_dir/configure.ac" 2>/dev
 fi
 mkdir -p "$build_dir"
 cd "$build_dir"
-wish="$* $headers $source_dir"
+# Its flags are in objects that do not depend on it.
+wish="$* $headers $source_dir $(cksum <"$source_dir/configure.ac")"
 if ! { [ -f Makefile ] && [ "$(cat .configured 2>/dev/null)" = "$wish" ]; }; then
 	# What an earlier build knows of its sources (.deps) names them by path: a tree that moved, or another clone, begins
 	# from nothing. config.status: only what configure made here is removed.

@@ -3,8 +3,10 @@
 # Installs what building (and with "test": testing) vramtap needs on Debian 12 or Ubuntu 24.04. Does nothing when it is
 # all there. Prints one line for each thing that could not be had, and fails then.
 #
-# usage: deps.sh [build|test|coverage]
-# On success the last line of standard output is CUDA_HEADERS=DIR, for configure --with-cuda-headers.
+# usage: deps.sh [build|test|coverage|fuzz|size]
+#   size      installs nothing: prints how many MB of packages "build" would download here, and nothing if it cannot be known
+# On success the last line of standard output is CUDA_HEADERS=DIR, for configure --with-cuda-headers; building needs none, and
+# "no" says that there are none.
 set -eu
 
 want=${1:-build}
@@ -14,7 +16,8 @@ cuda_headers_version='13.0.*'
 build_packages='gcc make autoconf automake pkg-config libc6-dev libdw-dev libelf-dev libiberty-dev libzstd-dev
 liblzma-dev libbz2-dev zlib1g-dev libjansson-dev python3 python3-venv g++' # g++: for what drives the simulated device's allocator
 test_packages='clang clang-tidy clang-format-14 shellcheck libcmocka-dev mandoc jq elfutils gdb dwz python3-jsonschema musl-tools gcc-multilib
-libclang-rt-14-dev xz-utils procps util-linux zsh fish'
+libclang-rt-14-dev xz-utils procps util-linux zsh fish chromium chromium-driver python3-selenium python3-prometheus-client podman busybox-static
+mmdebstrap debhelper lintian rpm libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0'
 
 say() {
 	printf 'deps: %s\n' "$*" >&2
@@ -45,6 +48,8 @@ install_packages() {
 	packages=
 	for package in "$@"; do
 		case $package in
+		chromium | chromium-driver) # Ubuntu's are snaps: pages are not tested there
+			grep -q '^ID=ubuntu' /etc/os-release && continue ;;
 		libclang-rt-14-dev)
 			apt-cache show "$package" >/dev/null 2>&1 || package=libclang-rt-18-dev ;;
 		esac
@@ -53,6 +58,18 @@ install_packages() {
 	say "installing:$packages"
 	# shellcheck disable=SC2086 # a list of names
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $packages >&2
+}
+
+# Sizes are in the lists of packages that are here, which need not be there on a fresh machine.
+download_size() {
+	missing=$(missing_packages "$@")
+	[ -n "$missing" ] || {
+		echo 0
+		return
+	}
+	# shellcheck disable=SC2086 # a list of names
+	apt-get -qq -o Debug::NoLocking=true --print-uris -y --no-install-recommends install $missing 2>/dev/null |
+		awk '{ bytes += $3 } END { if (bytes) printf "%d\n", (bytes + 999999) / 1000000 }'
 }
 
 need_packages() {
@@ -74,7 +91,7 @@ need_packages() {
 	}
 }
 
-# The CUDA Toolkit's headers (types and constants, 2 MB): from an installed toolkit, else from the official wheel.
+# The CUDA Toolkit's headers (2 MB), with which tests compare: from an installed toolkit, else from the official wheel.
 cuda_headers() {
 	for dir in /usr/local/cuda/include /usr/include /usr/local/cuda-*/include "$cache/cuda-headers/nvidia/cu13/include"; do
 		[ ! -f "$dir/cuda.h" ] || {
@@ -82,6 +99,10 @@ cuda_headers() {
 			return 0
 		}
 	done
+	if [ "$want" = build ]; then
+		echo no
+		return 0
+	fi
 	say 'fetching the CUDA headers with pip'
 	[ -x "$cache/pip/bin/python" ] || python3 -m venv "$cache/pip" >&2
 	"$cache/pip/bin/python" -m pip install -q --no-deps --target "$cache/cuda-headers" \
@@ -89,14 +110,20 @@ cuda_headers() {
 	printf '%s\n' "$cache/cuda-headers/nvidia/cu13/include"
 }
 
+if [ "$want" = size ]; then
+	# shellcheck disable=SC2086 # a list of names
+	! command -v dpkg-query >/dev/null 2>&1 || download_size $build_packages
+	exit
+fi
 mkdir -p "$cache"
 # shellcheck disable=SC2086 # lists of names
 case $want in
 build) need_packages $build_packages ;;
 test) need_packages $build_packages $test_packages ;;
 coverage) need_packages $build_packages $test_packages gcovr ;;
+fuzz) need_packages $build_packages clang libclang-rt-14-dev llvm gdb xz-utils ;;
 *)
-	say 'usage: deps.sh [build|test|coverage]'
+	say 'usage: deps.sh [build|test|coverage|fuzz|size]'
 	exit 64
 	;;
 esac

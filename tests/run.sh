@@ -3,10 +3,10 @@
 # Builds vramtap and runs every test that needs no GPU. Installs what is missing (as root or with sudo), builds outside
 # the source tree, and is quick the second time.
 #
-# usage: run.sh [--quick | STEP...]        steps: lint clang gcc matrix sanitizers dist (default: all of them)
+# usage: run.sh [--quick | STEP...]        steps: lint dist gcc packages matrix sanitizers (default: all of them)
 #   --quick         five minutes at most: one build, unit tests, and the functional scripts that tell most
 #   VRAMTAP_CACHE   where builds, wheels and interpreters are kept (default: ~/.cache/vramtap)
-#   VRAMTAP_SOAK=1  long forms of the soak tests
+#   VRAMTAP_SOAK=1  long forms of the soak tests, and all functional scripts in both builds
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -18,7 +18,7 @@ skipped=0
 problems=
 case ${1:-} in
 --quick) steps=quick ;;
-*) steps=${*:-lint clang gcc matrix sanitizers dist} ;;
+*) steps=${*:-lint dist gcc packages matrix sanitizers} ;;
 esac
 jobs=$(nproc)
 
@@ -45,11 +45,16 @@ try() {
 	fi
 }
 
+# What failed, a line each: the end of a log may be all that somebody has.
+failures() {
+	awk '/^(FAIL|ERROR): / { name = $0 } /^(FAILED|[A-Za-z.]*Error)/ { print "    " name ": " substr($0, 1, 600) }' "$1"
+}
+
 # Adds the counts of an automake suite; shows its failures.
 count_suite() {
 	log=$1
 	label=$2
-	if ! [ -f "$log" ]; then
+	if ! grep -q '^# PASS:' "$log" 2>/dev/null; then
 		problem "$label did not run"
 		return
 	fi
@@ -62,7 +67,8 @@ count_suite() {
 	skipped=$((skipped + s))
 	[ $((f + e)) = 0 ] || {
 		problems="$problems
-  $label: $((f + e)) failed"
+  $label: $((f + e)) failed
+$(failures "$log")"
 		tail -n 200 "$log"
 	}
 	printf '%s: %s passed, %s failed, %s skipped\n' "$label" "$p" "$((f + e))" "$s"
@@ -95,7 +101,7 @@ suite() {
 	count_suite "$VRAMTAP_CACHE/build/$name/test-suite.log" "$name $1"
 	# What with-timeout.sh leaves in the log of each test of this suite.
 	grep -E '^(PASS|FAIL|SKIP|ERROR):' "$VRAMTAP_CACHE/$name-$1.log" | sed 's/^[A-Z]*: //' | while read -r test; do
-		sed -n "s|^took \\([0-9]*\\) s\$|\\1 s  $name $test|p" "$VRAMTAP_CACHE/build/$name/${test%.*}.log" 2>/dev/null | tail -n 1
+		sed -n "s|^took \\(.*\\)|\\1  $name $test|p" "$VRAMTAP_CACHE/build/$name/${test%.*}.log" 2>/dev/null | tail -n 1
 	done >>"$times"
 }
 
@@ -116,8 +122,30 @@ prepared() {
 
 functional() {
 	prepared
-	suite "$1" check-functional -j"$jobs"
+	tree=$1
+	shift
+	suite "$tree" "$@" -j"$jobs"
 }
+
+# Each functional script is a program with PyTorch or more, and takes its time; all of them in two builds are an hour. So each has one
+# build, that with the sanitizers, but for these.
+#   static_only   in the build that users have: what a browser, a shell or gdb (but for stacks) does with our output, jobs in containers and
+#                 clusters, and many programs for rules that other scripts run with sanitizers
+#   both          in both: those that measure, those of the stop and of what is injected, and the basic ones
+# With VRAMTAP_SOAK, before a release, both builds run all of them; so does make check-functional.
+static_only=
+for script in page_owners page_pictures page_threads completion texts readme tutorial quickstart gdb_docs \
+	report_soak folklore alarms growth watch_many run_oom report_official old_kernel pods slurm_recipes triage_slurm; do
+	static_only="$static_only tests/functional/$script.py"
+done
+for script in memory unchanged inferiors long_answers outside wrong_use; do
+	static_only="$static_only tests/gdb/$script.py"
+done
+both=
+for script in core ledger profiles python_values recorder_hook report_cli report_hostile report_map stacks_cli stacks_no_stop \
+	usage where; do
+	both="$both tests/functional/$script.py"
+done
 
 # The functional scripts that tell most in a short time: a report and stacks of a real allocator, a core, a job.
 quick_tests=
@@ -130,8 +158,7 @@ step_quick() {
 	lint_texts
 	try 'build with gcc' build gcc --enable-werror
 	suite gcc check -j"$jobs"
-	prepared
-	suite gcc check-TESTS -j"$jobs" TESTS="$quick_tests"
+	functional gcc check-TESTS "TESTS=$quick_tests"
 }
 
 lint_texts() {
@@ -151,7 +178,11 @@ step_gcc() {
 	say 'gcc: build, unit tests, functional tests'
 	try 'build with gcc' build gcc --enable-werror
 	suite gcc check -j"$jobs"
-	functional gcc
+	if [ -n "${VRAMTAP_SOAK:-}" ]; then
+		functional gcc check-functional
+	else
+		functional gcc check-TESTS "TESTS=$static_only $both tests/functional/inject_cases.sh"
+	fi
 }
 
 # Once, as it is long: the walk of the oldest PyTorch release, of one in the middle and of the newest; owners on three interpreters.
@@ -170,28 +201,62 @@ step_matrix() {
 	grep -E '^(ok|FAILED|skip|    |[0-9]+ of)' "$log" || tail -n 20 "$log"
 }
 
-step_clang() {
-	say 'clang: build, unit tests'
-	try 'build with clang' build clang --enable-werror CC=clang
-	suite clang check -j"$jobs"
-}
-
 step_sanitizers() {
 	say 'ASan and UBSan: build, unit tests, functional tests'
 	try 'build with sanitizers' build sanitizers --enable-werror --enable-sanitizers --enable-fault-points
 	suite sanitizers check -j"$jobs"
-	functional sanitizers
+	try 'make release refuses this build' sh -c "make -s -C '$VRAMTAP_CACHE/build/sanitizers' release 2>&1 | grep -q 'makes no program to publish'"
+	[ -z "${VRAMTAP_SOAK:-}" ] || static_only=
+	functional sanitizers check-functional "LEFT_OUT=$static_only"
 }
 
-# With gcc: what clang says of the same sources the step clang has.
+# With clang: what gcc says of the same sources the step gcc has. It builds all, runs the unit tests and installs, from the archive.
 step_dist() {
-	say 'the distribution: make distcheck'
+	say 'the distribution, with clang: make distcheck'
 	build gcc --enable-werror || return
 	log=$VRAMTAP_CACHE/distcheck.log
-	try 'make distcheck' sh -c "cd '$VRAMTAP_CACHE/build/gcc' && \
-		make -s -j$jobs distcheck DISTCHECK_CONFIGURE_FLAGS='--enable-werror --with-cuda-headers=$CUDA_HEADERS' \
-		>'$log' 2>&1 || { tail -n 30 '$log'; false; }"
+	try 'make distcheck' sh -c "cd '$VRAMTAP_CACHE/build/gcc' && make -s -j$jobs distcheck \
+		DISTCHECK_CONFIGURE_FLAGS='CC=clang --enable-werror --with-cuda-headers=$CUDA_HEADERS' >'$log' 2>&1 || {
+			tail -n 30 '$log'; tail -n 200 vramtap-*/_build/sub/test-suite.log; false; }"
+	# Failures are one, and counted by now.
+	grep -q '^# FAIL: *[1-9]' "$log" || count_suite "$log" 'clang check'
 }
+
+# What make release makes, twice; it and the package of Debian in bare roots; the program in roots of other ages. The archive is packed
+# quickly, and left out is what deb.sh does.
+step_packages() {
+	say 'packages: made, installed in bare roots, and the program with old and other C libraries'
+	build gcc --enable-werror || return
+	try 'make release' sh -c "make -s -C '$VRAMTAP_CACHE/build/gcc' release PARTS='archive wheel image' XZ_OPT=-1 >'$VRAMTAP_CACHE/release.log' 2>&1 || {
+		tail -n 20 '$VRAMTAP_CACHE/release.log'; false; }"
+	package_test rpm.sh
+	package_test reproducible.sh --quick
+	package_test spack.py
+	package_test release.py
+	try 'the package of Debian, and lintian' sh "$here/tests/packages/deb.sh"
+	prepared
+	package_test installed.py
+	package_test old_libc.py
+}
+
+# package_test SCRIPT [ARGUMENT]: in the build, with the wheel that was made.
+package_test() {
+	try "tests/packages/$1" in_release "$@"
+}
+
+in_release() (
+	cd "$VRAMTAP_CACHE/build/gcc" || return
+	VRAMTAP_BUILD_DIR=$PWD
+	VRAMTAP_SOURCE_DIR=$here
+	VRAMTAP_WHEEL=$(echo "$PWD"/release/*.whl)
+	export VRAMTAP_BUILD_DIR VRAMTAP_SOURCE_DIR VRAMTAP_WHEEL
+	script=$here/tests/packages/$1
+	shift
+	case $script in
+	*.py) timeout 600 python3 -B "$script" "$@" ;;
+	*) timeout 600 sh "$script" "$@" ;;
+	esac
+)
 
 begin=$(date +%s)
 times=$(mktemp)

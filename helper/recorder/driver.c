@@ -20,7 +20,7 @@ uint32_t vt_rec_driver_in(const struct vt_recorder_config *config)
 		}
 	}
 	if (config->n_got && vt_rec_got_in((const struct vt_recorder_got *)config->got,
-					   config->n_got, config->imports.dl_iterate_phdr))
+					   config->n_got, false, config->imports.dl_iterate_phdr))
 		vt_recorder.driver_method = VT_DRIVER_GOT;
 	return VT_RECORDER_OK;
 }
@@ -35,6 +35,20 @@ void vt_rec_driver_out(void)
 		vt_rec_cupti_out();
 	vt_rec_got_out(vt_recorder.config.imports.dl_iterate_phdr);
 	vt_recorder.driver_method = VT_DRIVER_NOT;
+}
+
+uint32_t vt_rec_launches_in(const struct vt_recorder_config *config)
+{
+	uint32_t n = vt_rec_got_in((const struct vt_recorder_got *)config->got, config->n_got, true,
+				   config->imports.dl_iterate_phdr);
+
+	vt_recorder.launches.n_words += n;
+	return n;
+}
+
+void vt_rec_launches_out(void)
+{
+	vt_rec_got_out(vt_recorder.config.imports.dl_iterate_phdr);
 }
 
 void vt_rec_driver_deinit(void)

@@ -49,13 +49,42 @@ void vt_rec_driver_call(enum vt_recorder_call which, const uint64_t *args, int r
 /* CUPTI's number for a function of the driver; 0: none. */
 uint32_t vt_rec_driver_cbid(enum vt_recorder_call call);
 
+/* ---- launches.c ---- */
+
+/* What the entry of a call keeps until it returns. */
+struct vt_rec_launch {
+	uint64_t where;  /* 0: nothing is to be done then; VT_REC_LAUNCH_LATER */
+	uint64_t number; /* of the launch; of the last one before a wait */
+};
+
+/*
+ * Around a call of one of VT_RECORDER_LAUNCHES(). args: the first six; more: the others, as words
+ * on the caller's stack.
+ */
+void vt_rec_launch_begins(enum vt_recorder_call which, const uint64_t *args, const uint64_t *more,
+			  struct vt_rec_launch *launch);
+void vt_rec_launch_ended(enum vt_recorder_call which, int result,
+			 const struct vt_rec_launch *launch);
+/*
+ * The thread had no context when it launched on its default stream: the runtime gives it one with
+ * the first call. Which stream that is can be told when the call has returned: then this is called
+ * instead of vt_rec_launch_ended(), with the same arguments as at the beginning.
+ */
+#define VT_REC_LAUNCH_LATER 2
+void vt_rec_launch_late(enum vt_recorder_call which, const uint64_t *args, const uint64_t *more,
+			int result);
+/* Whether the function has more than six arguments. */
+bool vt_rec_launch_has_more(enum vt_recorder_call which);
+
 /* ---- cupti.c, got.c ---- */
 
 /* 0, or the CUptiResult of the failure. */
 int vt_rec_cupti_in(const struct vt_recorder_cupti *cupti);
 void vt_rec_cupti_out(void);
-/* How many entries were patched. */
-uint32_t vt_rec_got_in(const struct vt_recorder_got *got, uint64_t n, uint64_t dl_iterate_phdr);
+/* launches: the functions that launch, else those that allocate. How many words were changed. */
+uint32_t vt_rec_got_in(const struct vt_recorder_got *got, uint64_t n, bool launches,
+		       uint64_t dl_iterate_phdr);
+/* Both. */
 void vt_rec_got_out(uint64_t dl_iterate_phdr);
 
 #endif

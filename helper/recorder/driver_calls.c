@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The driver's allocations: what each of its functions means. */
 #include "driver.h"
+#include "launch_names.h"
 #include "vramtap/freestanding.h"
 
 enum what {
@@ -164,12 +165,15 @@ static void done(const struct call *call, const uint64_t *args, uint32_t before,
 		vt_rec_driver_remove_range(args[0], args[1], before);
 		break;
 	case RESETS_DEVICE:
+		vt_rec_names_forget();
 		vt_rec_driver_remove_device((int)(uint32_t)args[0], before);
 		return;
 	case RESETS_CURRENT:
+		vt_rec_names_forget();
 		vt_rec_driver_remove_device(current_device(), before);
 		return;
 	case DESTROYS_CONTEXT:
+		vt_rec_names_forget();
 		/*
 		 * Its device can no longer be queried. A missing record is better than a wrong one.
 		 */

@@ -52,7 +52,7 @@ vt_rec_cupti_entry:
 
 /*
  * The frame of a call through a patched entry, struct vt_rec_got_frame of got.c: registers, the six
- * arguments in registers (no followed function has more, or any that is not an integer), the serial
+ * arguments in registers (none is anything else than an integer), the serial
  * before the call; then the slot and the return address.
  */
 #define F_ARGS 64
@@ -61,11 +61,7 @@ vt_rec_cupti_entry:
 #define F_RETURN (F_SIZE + 8)
 #define F_CALLER_SP (F_SIZE + 16)
 
-	.type got_common, @function
-	.p2align 4
-got_common:
-	.cfi_startproc
-	.cfi_def_cfa_offset 16 /* the slot was pushed */
+	.macro save_call
 	sub $F_SIZE, %rsp
 	.cfi_adjust_cfa_offset F_SIZE
 	mov F_RETURN(%rsp), %rax
@@ -81,13 +77,25 @@ got_common:
 	mov %r9, F_ARGS+40(%rsp)
 	mov %rsp, %rdi
 	mov F_SLOT(%rsp), %rsi
+	.endm
+
+	.macro restore_arguments above
+	mov F_ARGS+\above(%rsp), %rdi
+	mov F_ARGS+\above+8(%rsp), %rsi
+	mov F_ARGS+\above+16(%rsp), %rdx
+	mov F_ARGS+\above+24(%rsp), %rcx
+	mov F_ARGS+\above+32(%rsp), %r8
+	mov F_ARGS+\above+40(%rsp), %r9
+	.endm
+
+	.type got_common, @function
+	.p2align 4
+got_common:
+	.cfi_startproc
+	.cfi_def_cfa_offset 16 /* the slot was pushed */
+	save_call
 	call vt_rec_got_enter
-	mov F_ARGS(%rsp), %rdi
-	mov F_ARGS+8(%rsp), %rsi
-	mov F_ARGS+16(%rsp), %rdx
-	mov F_ARGS+24(%rsp), %rcx
-	mov F_ARGS+32(%rsp), %r8
-	mov F_ARGS+40(%rsp), %r9
+	restore_arguments 0
 	call *%rax
 	mov %rsp, %rdi
 	mov F_SLOT(%rsp), %rsi
@@ -99,22 +107,66 @@ got_common:
 	.cfi_endproc
 	.size got_common, . - got_common
 
-/* VT_REC_GOT_SLOTS entries of 16 bytes each: number n goes to the common part with n. */
-	.globl vt_rec_got_entries
-	.hidden vt_rec_got_entries
-	.type vt_rec_got_entries, @function
+/*
+ * The same for launches, which have up to five arguments more (cuLaunchKernel; structs that are
+ * passed by value are integers in registers here): six words of the caller's stack are copied, if
+ * the function has such arguments. Otherwise the stack may end there.
+ */
+#define F_MORE 48
+
+	.type launch_common, @function
 	.p2align 4
-vt_rec_got_entries:
+launch_common:
+	.cfi_startproc
+	.cfi_def_cfa_offset 16
+	save_call
+	call vt_rec_launch_enter
+	sub $F_MORE, %rsp
+	.cfi_adjust_cfa_offset F_MORE
+	test %edx, %edx
+	jz 1f
+	.set word, 0
+	.rept F_MORE / 8
+	mov F_CALLER_SP+F_MORE+word(%rsp), %r11
+	mov %r11, word(%rsp)
+	.set word, word + 8
+	.endr
+1:
+	restore_arguments F_MORE
+	call *%rax
+	add $F_MORE, %rsp
+	.cfi_adjust_cfa_offset -F_MORE
+	mov %rsp, %rdi
+	mov F_SLOT(%rsp), %rsi
+	mov %eax, %edx
+	call vt_rec_launch_leave
+	add $(F_SIZE + 8), %rsp
+	.cfi_adjust_cfa_offset -(F_SIZE + 8)
+	ret
+	.cfi_endproc
+	.size launch_common, . - launch_common
+
+/* VT_REC_GOT_SLOTS entries of 16 bytes each: number n goes to the common part with n. */
+	.macro entries name, common
+	.globl \name
+	.hidden \name
+	.type \name, @function
+	.p2align 4
+\name:
 	.set slot, 0
-	.rept 64
+	.rept 128
 	.p2align 4
 	.cfi_startproc
 	push $slot
 	.cfi_adjust_cfa_offset 8
-	jmp got_common
+	jmp \common
 	.cfi_endproc
 	.set slot, slot + 1
 	.endr
-	.size vt_rec_got_entries, . - vt_rec_got_entries
+	.size \name, . - \name
+	.endm
+
+	entries vt_rec_got_entries, got_common
+	entries vt_rec_launch_entries, launch_common
 
 	.section .note.GNU-stack, "", @progbits

@@ -47,7 +47,8 @@ void vt_rec_leave(void);
 uint64_t vt_rec_random(void);
 /* The calling thread's id, without a system call. */
 uint32_t vt_rec_tid(void);
-/* In ticks since the start. */
+/* CLOCK_MONOTONIC, up to 10 ms late; in ticks since the start. */
+uint64_t vt_rec_now_ns(void);
 uint32_t vt_rec_now(void);
 /*
  * True while a child of the process that switched the recorder on forgets the parent's tables,
@@ -92,6 +93,8 @@ void vt_rec_unlock(uint32_t *lock);
 void vt_rec_allocated(uint64_t addr, uint64_t size, const struct vt_rec_regs *regs);
 /* The stack of the calling thread as an id (VT_RECORDER_NO_STACK: no room). */
 uint32_t vt_rec_stack_here(const struct vt_rec_regs *regs);
+/* Only its innermost Python frames; between vt_rec_enter() and vt_rec_leave(). */
+uint32_t vt_rec_stack_python(unsigned int max);
 
 /*
  * Each part's deinit runs when no thread is between vt_rec_enter() and vt_rec_leave(), even if its
@@ -116,10 +119,10 @@ void vt_rec_blocks_deinit(void);
 /* ---- python.c: frames and code objects ---- */
 bool vt_rec_python_init(const struct vt_recorder_config *config);
 /*
- * Appends the Python frames of the calling thread. No reference is taken, the GIL is not needed:
- * only this thread changes its own frames.
+ * Appends the Python frames of the calling thread, at most max of the innermost ones. No reference
+ * is taken, the GIL is not needed: only this thread changes its own frames.
  */
-void vt_rec_python_capture(struct vt_rec_frames *frames);
+void vt_rec_python_capture(struct vt_rec_frames *frames, unsigned int max);
 void vt_rec_python_deinit(void);
 
 /* ---- native.c, unwind.c: return addresses ---- */
@@ -158,6 +161,15 @@ void vt_rec_driver_out(void);
 /* Makes the loader load config->cupti.path, which stays loaded. */
 uint32_t vt_rec_cupti_load(const struct vt_recorder_config *config);
 void vt_rec_driver_deinit(void);
+
+/*
+ * ---- launches.c: what streams were given. deinit as for the other parts; in: how many words were
+ * changed; may be called again, for words of other libraries ----
+ */
+bool vt_rec_launches_init(void);
+void vt_rec_launches_deinit(void);
+uint32_t vt_rec_launches_in(const struct vt_recorder_config *config);
+void vt_rec_launches_out(void);
 
 /* ---- oom.c ---- */
 

@@ -43,12 +43,12 @@ bool vt_rec_is_on(void)
 
 void vt_rec_set_inherited(bool is)
 {
-	inherited = is;
+	__atomic_store_n(&inherited, is, __ATOMIC_RELAXED);
 }
 
 bool vt_rec_is_inherited(void)
 {
-	return inherited;
+	return __atomic_load_n(&inherited, __ATOMIC_RELAXED);
 }
 
 static uint32_t word_of_thread(uint64_t offset)
@@ -113,7 +113,7 @@ uint64_t vt_rec_random(void)
 	return vt_recorder_hash(n + (uint64_t)(uintptr_t)random * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-static uint64_t coarse_ns(void)
+uint64_t vt_rec_now_ns(void)
 {
 	int (*clock)(int, struct vt_sys_timespec *) = (int (*)(
 		int, struct vt_sys_timespec *))(uintptr_t)vt_recorder.config.imports.clock_gettime;
@@ -128,7 +128,7 @@ static uint64_t coarse_ns(void)
 
 uint32_t vt_rec_now(void)
 {
-	uint64_t now = coarse_ns(), ticks;
+	uint64_t now = vt_rec_now_ns(), ticks;
 
 	/* The coarse clock may be behind the clock of start_ns. */
 	if (now < vt_recorder.start_ns)

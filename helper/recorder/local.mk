@@ -14,6 +14,8 @@ recorder_sources = \
 	helper/recorder/got.c \
 	helper/recorder/hook.c \
 	helper/recorder/lanes.c \
+	helper/recorder/launches.c \
+	helper/recorder/launch_names.c \
 	helper/recorder/memory.c \
 	helper/recorder/native.c \
 	helper/recorder/oom.c \
@@ -28,15 +30,17 @@ recorder_headers = \
 	include/vramtap/gate.h \
 	include/vramtap/recorder_calls.h \
 	helper/recorder/lanes.h \
+	helper/recorder/launch_names.h \
 	helper/recorder/internal.h \
 	helper/recorder/unwind.h \
 	include/vramtap/freestanding.h \
+	include/vramtap/launches.h \
 	include/vramtap/recorder.h \
 	src/walk/native/cfi.h
 
 recorder_cflags = $(filter-out -fno-asynchronous-unwind-tables -fno-unwind-tables,$(freestanding_cflags)) \
 	-fasynchronous-unwind-tables -mgeneral-regs-only -O2 -fPIC -DVT_RECORDER_BUILD -I$(top_srcdir)/include -I$(top_srcdir)/src \
-	-I$(top_srcdir)/helper $(VT_CUDA_CPPFLAGS)
+	-I$(top_srcdir)/helper
 recorder_ldflags = $(freestanding_ldflags) -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,now -Wl,-s -Wl,--eh-frame-hdr \
 	-Wl,--build-id=sha1 -Wl,--hash-style=gnu -Wl,-soname,libvramtap-recorder.so -Wl,-e,vt_recorder_control
 

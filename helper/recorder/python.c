@@ -42,7 +42,7 @@ struct entry {
 	uint64_t print;
 };
 
-typedef void walk_fn(uint64_t frame, struct vt_rec_frames *frames);
+typedef void walk_fn(uint64_t frame, struct vt_rec_frames *frames, unsigned int max);
 
 static struct {
 	struct vt_recorder_python at;
@@ -378,7 +378,7 @@ INLINE uint64_t *put_frame(uint64_t *words, int64_t index, int64_t lasti)
 }
 
 /* Follows the chain from the innermost frame on. */
-INLINE void walk(row_t row, uint64_t frame, struct vt_rec_frames *frames)
+INLINE void walk(row_t row, uint64_t frame, struct vt_rec_frames *frames, unsigned int max)
 {
 	bool has_owner = AT(row, frame_owner, FRAME_OWNER) != VT_RECORDER_NONE;
 	uint64_t tags = AT(row, code_tags, CODE_TAGS) == VT_RECORDER_NONE ?
@@ -411,7 +411,7 @@ INLINE void walk(row_t row, uint64_t frame, struct vt_rec_frames *frames)
 			break;
 		lasti = instruction_of(row, frame, code);
 		if (has_begun(row, code, owner, lasti)) {
-			if (n == VT_RECORDER_MAX_PYTHON)
+			if (n == max)
 				break;
 			words = put_frame(words, index, lasti);
 			n++;
@@ -424,15 +424,15 @@ INLINE void walk(row_t row, uint64_t frame, struct vt_rec_frames *frames)
 	frames->n_words_python = (uint16_t)(words - frames->words);
 }
 
-static void walk_any(uint64_t frame, struct vt_rec_frames *frames)
+static void walk_any(uint64_t frame, struct vt_rec_frames *frames, unsigned int max)
 {
-	walk(NULL, frame, frames);
+	walk(NULL, frame, frames, max);
 }
 
-#define WALK_ROW(i)                                                            \
-	static void walk_row_##i(uint64_t frame, struct vt_rec_frames *frames) \
-	{                                                                      \
-		walk(&vt_python_rows[i], frame, frames);                       \
+#define WALK_ROW(i)                                                                              \
+	static void walk_row_##i(uint64_t frame, struct vt_rec_frames *frames, unsigned int max) \
+	{                                                                                        \
+		walk(&vt_python_rows[i], frame, frames, max);                                    \
 	}
 #define ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 ROWS(WALK_ROW)
@@ -482,12 +482,12 @@ static uint64_t own_tstate(void)
 	return (uint64_t)((void *(*)(void))py.at.get_this_tstate)();
 }
 
-void vt_rec_python_capture(struct vt_rec_frames *frames)
+void vt_rec_python_capture(struct vt_rec_frames *frames, unsigned int max)
 {
 	uint64_t tstate = own_tstate();
 
 	if (may_be_pointer(tstate))
-		py.walk(innermost(tstate), frames);
+		py.walk(innermost(tstate), frames, max);
 	else
 		frames->flags |= VT_STACK_NO_PYTHON;
 }

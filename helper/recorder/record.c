@@ -48,11 +48,25 @@ static uint32_t stack_here(const struct vt_rec_regs *regs)
 	frames.n_python = frames.n_words_python = frames.n_native = frames.flags = 0;
 	frames.hash = 0;
 	if (vt_recorder.python)
-		vt_rec_python_capture(&frames);
+		vt_rec_python_capture(&frames, VT_RECORDER_MAX_PYTHON);
 	else
 		frames.flags |= VT_STACK_NO_PYTHON;
 	if (vt_recorder.native)
 		vt_rec_native_capture(regs, &frames);
+	frames.hash = hash_of(&frames);
+	return vt_rec_stack_intern(&frames);
+}
+
+uint32_t vt_rec_stack_python(unsigned int max)
+{
+	struct vt_rec_frames frames;
+
+	if (!vt_recorder.python)
+		return VT_RECORDER_NO_STACK;
+	frames.n_python = frames.n_words_python = frames.n_native = frames.flags = 0;
+	vt_rec_python_capture(&frames, max);
+	if (!frames.n_python)
+		return VT_RECORDER_NO_STACK;
 	frames.hash = hash_of(&frames);
 	return vt_rec_stack_intern(&frames);
 }

@@ -12,7 +12,7 @@
 #endif
 
 static bool mapped; /* there may be memory to give back; true in a child as well */
-static bool torch_is_in, driver_is_in;
+static bool torch_is_in, driver_is_in, launches_are_in;
 
 uint32_t vt_recorder_control(uint32_t op, void *arg);
 
@@ -27,13 +27,16 @@ static uint32_t stop(void)
 		vt_rec_torch_out();
 	if (driver_is_in)
 		vt_rec_driver_out();
-	torch_is_in = driver_is_in = false;
+	if (launches_are_in)
+		vt_rec_launches_out();
+	torch_is_in = driver_is_in = launches_are_in = false;
 	__atomic_store_n(&vt_rec_wiped.on, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&vt_recorder.state, VT_RECORDER_OFF, __ATOMIC_RELEASE);
 	vt_rec_oom_end();
 	if (!vt_rec_wait_till_empty())
 		return VT_RECORDER_IN_USE;
 
+	vt_rec_launches_deinit();
 	vt_rec_driver_deinit();
 	vt_rec_native_deinit();
 	vt_rec_python_deinit();
@@ -98,6 +101,9 @@ static uint32_t start(const struct vt_recorder_config *config)
 	if (config->native && !vt_rec_native_init(config))
 		goto undo;
 
+	if (config->launches && !vt_rec_launches_init())
+		goto undo;
+
 	/*
 	 * If this call ends between these two, a later tool finds a recorder that is on without
 	 * hooks: off does the rest.
@@ -109,6 +115,10 @@ static uint32_t start(const struct vt_recorder_config *config)
 		if (ret != VT_RECORDER_OK)
 			goto undo;
 		driver_is_in = true;
+	}
+	if (config->launches) {
+		launches_are_in = true;
+		vt_rec_launches_in(config);
 	}
 	if (config->torch.object) {
 		ret = torch_in(&config->torch);
@@ -166,6 +176,22 @@ static uint32_t op_driver(const struct vt_recorder_config *config)
 	return ret;
 }
 
+/* Libraries were loaded since, perhaps the driver's. */
+static uint32_t op_launches(const struct vt_recorder_config *config)
+{
+	struct vt_recorder_imports *imports = &vt_recorder.config.imports;
+
+	if (!config || !config->launches || !vt_rec_is_on() || !vt_recorder.config.launches)
+		return VT_RECORDER_BAD;
+	imports->cuCtxGetDevice = config->imports.cuCtxGetDevice;
+	imports->cuCtxGetCurrent = config->imports.cuCtxGetCurrent;
+	imports->cuStreamIsCapturing = config->imports.cuStreamIsCapturing;
+	imports->cuFuncGetName = config->imports.cuFuncGetName;
+	imports->cuKernelGetName = config->imports.cuKernelGetName;
+	vt_rec_launches_in(config);
+	return VT_RECORDER_OK;
+}
+
 __attribute__((visibility("default"))) uint32_t vt_recorder_control(uint32_t op, void *arg)
 {
 	uint32_t ret = VT_RECORDER_BAD;
@@ -184,6 +210,9 @@ __attribute__((visibility("default"))) uint32_t vt_recorder_control(uint32_t op,
 		break;
 	case VT_RECORD_DRIVER:
 		ret = op_driver(arg);
+		break;
+	case VT_RECORD_LAUNCHES:
+		ret = op_launches(arg);
 		break;
 	case VT_RECORD_LOAD_CUPTI:
 		ret = arg ? vt_rec_cupti_load(arg) : VT_RECORDER_BAD;

@@ -21,7 +21,7 @@
 #include "vramtap/torch.h"
 
 #define VT_HELPER_MAGIC UINT64_C(0x5041544d41525655) /* "UVRAMTAP" */
-#define VT_HELPER_ABI 9
+#define VT_HELPER_ABI 10
 /* of the memory file the library is loaded from, + "-" + build id */
 #define VT_HELPER_FILE_NAME "vramtap-helper"
 
@@ -42,6 +42,7 @@ enum vt_helper_op {
 	VT_OP_ASK_JAX = 11, /* the memory profile of JAX, through the interpreter */
 	VT_OP_LIMITS = 12,  /* limits of the contexts; it can wait for other threads */
 	VT_OP_RELIEVE = 13, /* gives memory back; only ever by vramtap relieve */
+	VT_OP_STREAMS = 14, /* which streams have unfinished work; all other threads stand still */
 };
 
 enum vt_helper_status {
@@ -82,6 +83,8 @@ struct vt_helper_imports {
 	uint64_t cuDeviceGetGraphMemAttribute; /* CUDA 11.4 on */
 	uint64_t cuDeviceGetAttribute;
 	uint64_t cuCtxGetLimit;
+	uint64_t cuStreamIsCapturing; /* CUDA 10.0 on */
+	uint64_t cuStreamQuery;
 	uint64_t cuCtxRecordEvent; /* CUDA 12.5 on */
 	uint64_t cuEventCreate;
 	uint64_t cuEventQuery;
@@ -329,7 +332,9 @@ struct vt_ranges_answer {
 	uint64_t total_ns;
 	uint32_t whole;         /* all areas were walked */
 	uint32_t by_attributes; /* the context is broken: arrays are not found */
-	uint32_t asked_pools;   /* 0: that could spoil a capture */
+	int32_t range_error;    /* CUresult that says so; 0 none */
+	uint32_t pad;
+	uint32_t asked_pools; /* 0: that could spoil a capture */
 	uint32_t n_pools;
 	struct vt_found_pool pools[VT_MAX_FOUND_POOLS];
 	struct vt_device_use devices[VT_MAX_CUDA_DEVICES];
@@ -484,6 +489,40 @@ struct vt_ask_owners_answer {
 	int32_t pad;
 };
 
+/* What is known of a stream. Each word is written once, in this order. */
+enum vt_asked_stream {
+	VT_STREAM_UNASKED,    /* so far */
+	VT_STREAM_IDLE,       /* cuStreamQuery(): all that it was given has ended */
+	VT_STREAM_BUSY,       /* the same: CUDA_ERROR_NOT_READY */
+	VT_STREAM_CAPTURING,  /* it takes part in a capture, and was asked nothing else */
+	VT_STREAM_FAILED,     /* error is the driver's answer */
+	VT_STREAM_NO_CONTEXT, /* its device has no active primary context */
+	VT_N_ASKED_STREAMS
+};
+
+/* In the room; the tool fills the first two. */
+struct vt_stream_rec {
+	uint64_t handle; /* CUstream; CU_STREAM_LEGACY (1): the default stream of the device */
+	int32_t device;  /* the driver's ordinal. Those of one device are together */
+	int32_t error;   /* CUresult */
+	uint32_t state;  /* enum vt_asked_stream; written last */
+	uint32_t pad;
+};
+
+/*
+ * The streams must be alive, and no thread but the helper's may run while a stream is asked whether
+ * it has work: in a stream that begins to capture, that question would spoil the capture. So the
+ * tool sets go before the request, and clears it before it lets a thread go on, whatever has become
+ * of the request; nothing is asked any more then. The helper sets asking before it looks at go for
+ * a question, and clears it after the answer: a tool that has cleared go and then finds asking
+ * clear knows that no question is on its way.
+ */
+struct vt_streams_args {
+	uint64_t n;      /* records in the room */
+	uint32_t go;     /* the tool's */
+	uint32_t asking; /* the helper's */
+};
+
 struct vt_load_recorder_args {
 	uint64_t dlopen, dlerror; /* of the target's C library */
 	uint64_t size; /* of the library's file, whose bytes are at the start of the room */
@@ -568,6 +607,7 @@ struct vt_helper_shared {
 		struct vt_call_recorder_args call_recorder;
 		struct vt_ranges_args ranges;
 		struct vt_relieve_args relieve;
+		struct vt_streams_args streams;
 	} args;
 	struct vt_cuda_answer cuda;
 	struct vt_cuda_pools_answer pools;

@@ -19,6 +19,8 @@
 
 #include <stdint.h>
 
+#include "vramtap/launches.h"
+
 #define VT_RECORDER_MAGIC UINT64_C(0x4443455241525655) /* "UVRARECD" */
 #define VT_RECORDER_ABI 1
 /* of the memory file it is loaded from, + "-" + 16 digits of its build id */
@@ -315,8 +317,11 @@ struct vt_recorder_imports {
 	uint64_t dl_iterate_phdr;
 	uint64_t cuMemGetInfo;
 	uint64_t cuCtxGetDevice;
-	uint64_t unwind_get_cfa; /* _Unwind_GetCFA of libgcc_s */
-	uint64_t errno_location; /* __errno_location of libc */
+	uint64_t cuCtxGetCurrent;
+	uint64_t cuStreamIsCapturing;
+	uint64_t cuFuncGetName, cuKernelGetName; /* since CUDA 12.3 */
+	uint64_t unwind_get_cfa;                 /* _Unwind_GetCFA of libgcc_s */
+	uint64_t errno_location;                 /* __errno_location of libc */
 	/* of the main thread, as it is now: it may grow downwards */
 	uint64_t main_stack_low, main_stack_high;
 	uint64_t pthread_tid; /* offset of the thread's id from its thread pointer */
@@ -360,15 +365,18 @@ struct vt_recorder_got {
 	uint64_t where;
 	uint64_t value;    /* that the tool saw there */
 	uint64_t original; /* what to call: value, or the future target of a lazy binding */
-	uint32_t function; /* enum vt_recorder_call of recorder_calls.h */
+	/* enum vt_recorder_call of recorder_calls.h: it allocates, frees or launches */
+	uint32_t function;
 	uint32_t pad;
 };
 
 struct vt_recorder_config {
-	uint32_t python;     /* take Python frames */
-	uint32_t native;     /* take return addresses */
-	uint32_t driver;     /* record the driver's allocations too */
-	uint32_t use_cupti;  /* for the tool: whether CUPTI was asked for */
+	uint32_t python;    /* take Python frames */
+	uint32_t native;    /* take return addresses */
+	uint32_t driver;    /* record the driver's allocations too */
+	uint32_t use_cupti; /* for the tool: whether CUPTI was asked for */
+	uint32_t launches;  /* follow launches */
+	uint32_t pad;
 	uint64_t max_memory; /* bytes, of everything that the recorder maps */
 	/* 0: every allocation; else one per so many bytes, and all larger ones */
 	uint64_t sample_bytes;
@@ -393,6 +401,11 @@ enum vt_recorder_op {
 	 * them
 	 */
 	VT_RECORD_DRIVER = 5,
+	/*
+	 * arg: struct vt_recorder_config: launches through more words, of libraries that were
+	 * loaded after VT_RECORD_ON
+	 */
+	VT_RECORD_LAUNCHES = 6,
 };
 
 enum vt_recorder_status {
@@ -463,6 +476,7 @@ struct vt_recorder_head {
 		uint32_t resizes, pad;
 	} driver;
 	struct vt_recorder_trap trap;
+	struct vt_recorder_launches launches;
 };
 
 /*

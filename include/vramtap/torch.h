@@ -96,7 +96,8 @@ struct vt_block_rec {
 	uint64_t addr; /* device address */
 	uint64_t size; /* bytes */
 	/*
-	 * bytes that the caller asked for; 0 when not allocated, or the release does not record it
+	 * bytes that the last caller asked for, as PyTorch's snapshot has it; 0: nobody did yet, or
+	 * the release does not record it
 	 */
 	uint64_t requested;
 	uint64_t stream; /* cudaStream_t; 0 is the default stream */
@@ -110,6 +111,12 @@ struct vt_block_rec {
 	uint32_t pad;
 };
 _Static_assert(sizeof(struct vt_block_rec) == 64, "part of the helper ABI");
+
+/* Bytes that the caller asked for who has the block; 0: nobody has it, or it is not recorded. */
+static inline uint64_t vt_block_asked_for(const struct vt_block_rec *block)
+{
+	return block->state == VT_BLOCK_ALLOCATED ? block->requested : 0;
+}
 
 /* A block of pinned host memory: memory of the host, not of a device. */
 struct vt_pinned_block {

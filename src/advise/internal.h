@@ -71,7 +71,11 @@ bool vt_advise_had_oom(const struct vt_model *model, int device);
 void vt_advise_stopped(struct vt_advise *a);
 bool vt_advise_waits_for_ranks(const struct vt_verdict *verdict);
 bool vt_advise_waits_for_device(const struct vt_verdict *verdict);
+void vt_advise_context_lost(struct vt_advise *a); /* faults.c */
+void vt_advise_gpu_fault(struct vt_advise *a);    /* faults.c */
+void vt_advise_throttled(struct vt_advise *a);    /* faults.c */
 void vt_advise_deadlock(struct vt_advise *a);
+void vt_advise_stream_deadlock(struct vt_advise *a);
 void vt_advise_stuck(struct vt_advise *a);
 void vt_advise_launcher(struct vt_advise *a);
 void vt_advise_growth(struct vt_advise *a);

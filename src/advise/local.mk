@@ -7,6 +7,7 @@ src_advise_libadvise_a_SOURCES = \
 	src/advise/blocks.c \
 	src/advise/device.c \
 	src/advise/elsewhere.c \
+	src/advise/faults.c \
 	src/advise/fragmentation.c \
 	src/advise/growth.c \
 	src/advise/host.c \

@@ -99,8 +99,8 @@ static void add_waits(struct vt_advise *a)
 	if (device && !may_hang(model))
 		add_command(a, VT_NEXT_LOOK_AGAIN, "vramtap stacks --again 4x10s %d",
 			    (int)model->process.pid);
-	else if (device)
-		add_command(a, VT_NEXT_CUDA_GDB, "cuda-gdb -p %d -batch -ex 'info cuda kernels'",
+	else if (device && model->kernels.state == VT_KERNELS_NOT_ASKED)
+		add_command(a, VT_NEXT_KERNELS, "vramtap report --kernels %d",
 			    (int)model->process.pid);
 }
 

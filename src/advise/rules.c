@@ -5,8 +5,12 @@
 /* clang-format off */
 const struct vt_advise_rule vt_advise_rules[] = {
 	{ VT_ADVICE_STOPPED, vt_advise_stopped, VT_REMEDY_CONTINUE, VT_SURE_CERTAIN, true },
+	{ VT_ADVICE_CONTEXT_LOST, vt_advise_context_lost, VT_REMEDY_DEBUG_KERNEL, VT_SURE_CERTAIN, true },
+	{ VT_ADVICE_GPU_FAULT, vt_advise_gpu_fault, VT_REMEDY_RESET_GPU, VT_SURE_LIKELY, true },
 	{ VT_ADVICE_DEADLOCK, vt_advise_deadlock, VT_REMEDY_ORDER_LOCKS, VT_SURE_CERTAIN, true },
+	{ VT_ADVICE_STREAM_DEADLOCK, vt_advise_stream_deadlock, VT_REMEDY_ORDER_STREAMS, VT_SURE_LIKELY, true },
 	{ VT_ADVICE_STUCK, vt_advise_stuck, VT_REMEDY_FIND_HOLDER, VT_SURE_LIKELY, true },
+	{ VT_ADVICE_THROTTLED, vt_advise_throttled, VT_REMEDY_COOL_GPU, VT_SURE_CERTAIN, true },
 	{ VT_ADVICE_LAUNCHER, vt_advise_launcher, VT_REMEDY_CHILDREN, VT_SURE_CERTAIN, false },
 	{ VT_ADVICE_GROWTH, vt_advise_growth, VT_REMEDY_STOP_GROWTH, VT_SURE_LIKELY, true },
 	{ VT_ADVICE_HOST_LIMIT, vt_advise_host_limit, VT_REMEDY_LESS_HOST_MEMORY, VT_SURE_CERTAIN, true },

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FIRST_CHUNK (4 * 1024) /* the next ones are twice as large, up to: */
 #define CHUNK_SIZE (64 * 1024)
 #define ALIGNMENT 16
 
@@ -26,6 +27,38 @@ void vt_arena_deinit(struct vt_arena *arena)
 	}
 }
 
+/* Of the chunks that are not too large the last one is the largest: that is kept. */
+void vt_arena_reset(struct vt_arena *arena)
+{
+	struct vt_arena_chunk *kept = NULL;
+
+	while (arena->chunks) {
+		struct vt_arena_chunk *chunk = arena->chunks;
+
+		arena->chunks = chunk->next;
+		if (!kept && chunk->size <= CHUNK_SIZE)
+			kept = chunk;
+		else
+			free(chunk);
+	}
+	if (!kept)
+		return;
+	memset(kept->data, 0, kept->used);
+	kept->used = 0;
+	kept->next = NULL;
+	arena->chunks = kept;
+}
+
+/* For something of this size. */
+static size_t next_size(const struct vt_arena *arena, size_t size)
+{
+	size_t next = arena->chunks ? arena->chunks->size * 2 : FIRST_CHUNK;
+
+	if (next > CHUNK_SIZE)
+		next = CHUNK_SIZE;
+	return size > next ? size : next;
+}
+
 void *vt_arena_alloc(struct vt_arena *arena, size_t size)
 {
 	struct vt_arena_chunk *chunk = arena->chunks;
@@ -34,7 +67,7 @@ void *vt_arena_alloc(struct vt_arena *arena, size_t size)
 		return NULL;
 	size = (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 	if (!chunk || chunk->size - chunk->used < size) {
-		size_t room = size > CHUNK_SIZE ? size : CHUNK_SIZE;
+		size_t room = next_size(arena, size);
 
 		chunk = calloc(1, sizeof(*chunk) + room);
 		if (!chunk)

@@ -13,6 +13,9 @@ struct vt_arena {
 
 void vt_arena_deinit(struct vt_arena *arena);
 
+/* Releases what was handed out, and keeps memory for what comes next. */
+void vt_arena_reset(struct vt_arena *arena);
+
 /* Zeroed memory, or NULL when out of memory. */
 void *vt_arena_alloc(struct vt_arena *arena, size_t size);
 

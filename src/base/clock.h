@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deadlines. All times are nanoseconds of CLOCK_MONOTONIC. */
+/* Deadlines. Where no clock is named, all times are nanoseconds of CLOCK_MONOTONIC. */
 #ifndef VT_BASE_CLOCK_H
 #define VT_BASE_CLOCK_H
 
@@ -11,12 +11,17 @@
 #define VT_NS_PER_MS UINT64_C(1000000)
 #define VT_NS_PER_S UINT64_C(1000000000)
 
-static inline uint64_t vt_now_ns(void)
+static inline uint64_t vt_clock_ns(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return (uint64_t)ts.tv_sec * VT_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t vt_now_ns(void)
+{
+	return vt_clock_ns(CLOCK_MONOTONIC);
 }
 
 static inline bool vt_deadline_passed(uint64_t deadline_ns)

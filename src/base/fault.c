@@ -16,6 +16,8 @@ void vt_fault_point(const char *name)
 		return;
 	if (!strncmp(want, "kill:", 5))
 		raise(SIGKILL);
+	else if (!strncmp(want, "stop:", 5))
+		raise(SIGSTOP);
 	else if (!strncmp(want, "sleep:", 6))
 		sleep(1);
 }

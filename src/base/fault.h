@@ -2,7 +2,7 @@
 /*
  * Fault points: named places where a test kills or delays this tool. Compiled in only with
  * --enable-fault-points; VRAMTAP_FAULT="kill:NAME" then sends SIGKILL to ourselves at NAME,
- * "sleep:NAME" sleeps there for a second.
+ * "stop:NAME" SIGSTOP, "sleep:NAME" sleeps there for a second.
  */
 #ifndef VT_BASE_FAULT_H
 #define VT_BASE_FAULT_H

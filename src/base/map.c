@@ -3,10 +3,13 @@
 
 #include <stdlib.h>
 
-/* Fibonacci hashing: the top bits of the product are well mixed even for aligned addresses. */
+/*
+ * Fibonacci hashing: the upper bits of the product are well mixed even for aligned addresses. Keys
+ * of two numbers can differ in the upper half alone, which has no influence below it.
+ */
 static size_t home_slot(const struct vt_map *map, uint64_t key)
 {
-	return (size_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & map->mask;
+	return (size_t)(((key ^ key >> 32) * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & map->mask;
 }
 
 static struct vt_map_slot *find_slot(const struct vt_map *map, uint64_t key)

@@ -18,12 +18,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-/* For kernels without close_range() (before 5.9). */
-#define MAX_DESCRIPTORS 65536
+#include "base/close.h"
+#include "base/null.h"
 
 /*
  * What malloc() and the standard library need to compute and to exit; AddressSanitizer calls
@@ -41,7 +37,7 @@ static const uint16_t allowed[] = {
 
 static bool only_out(int out)
 {
-	int null = open("/dev/null", O_RDWR);
+	int null = vt_open_null(0);
 
 	for (int fd = 0; fd < VT_SANDBOX_OUT; fd++)
 		if (null < 0 || dup2(null, fd) < 0)
@@ -49,10 +45,7 @@ static bool only_out(int out)
 	/* The number may be null's. */
 	if (out != VT_SANDBOX_OUT && dup2(out, VT_SANDBOX_OUT) < 0)
 		return false;
-	if (syscall(SYS_close_range, VT_SANDBOX_OUT + 1, UINT32_MAX, 0) == 0)
-		return true;
-	for (int fd = VT_SANDBOX_OUT + 1; fd < MAX_DESCRIPTORS; fd++)
-		close(fd);
+	vt_close_from(VT_SANDBOX_OUT + 1);
 	return true;
 }
 
@@ -76,17 +69,18 @@ static bool data_size(uint64_t *bytes)
 	return found;
 }
 
-bool vt_limit_data(size_t bytes)
+bool vt_limit_data(size_t bytes, bool for_good)
 {
 	struct rlimit data;
 	uint64_t now;
 
-	if (!data_size(&now))
+	if (!data_size(&now) || getrlimit(RLIMIT_DATA, &data))
 		return false;
-	data.rlim_cur = data.rlim_max = now + bytes;
-	/* A lower limit that is already set stays. */
-	(void)setrlimit(RLIMIT_DATA, &data);
-	return true;
+	if (data.rlim_cur > now + bytes)
+		data.rlim_cur = now + bytes;
+	if (for_good && data.rlim_max > now + bytes)
+		data.rlim_max = now + bytes;
+	return setrlimit(RLIMIT_DATA, &data) == 0;
 }
 
 static bool set_limits(const struct vt_sandbox_limits *limits)
@@ -97,7 +91,7 @@ static bool set_limits(const struct vt_sandbox_limits *limits)
 						       (suseconds_t)(limits->cpu_ns % VT_NS_PER_S /
 								     VT_NS_PER_US) } };
 
-	if (!vt_limit_data(limits->memory_bytes))
+	if (!vt_limit_data(limits->memory_bytes, true))
 		return false;
 	/* SIGPROF ends the process. RLIMIT_CPU would also do, but it counts whole seconds. */
 	return setrlimit(RLIMIT_CORE, &none) == 0 && setitimer(ITIMER_PROF, &cpu, NULL) == 0;
@@ -131,16 +125,55 @@ static bool filter_calls(void)
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0 || errno == EINVAL;
 }
 
+/* oom_score_adj before it was changed; "" unknown, or it was not. */
+static char due[16];
+
+static void write_due(int fd, const char *text)
+{
+	ssize_t ignored = write(fd, text, strlen(text));
+
+	(void)ignored;
+}
+
 /* A container may lack the memory for this. Then this process has to end, not the target. */
 void vt_be_first_to_go(void)
 {
-	static const char most[] = "1000";
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-	ssize_t ignored = fd < 0 ? -1 : write(fd, most, sizeof(most) - 1);
+	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : pread(fd, due, sizeof(due) - 1, 0);
 
-	(void)ignored;
-	if (fd >= 0)
-		close(fd);
+	due[n > 0 ? n : 0] = '\0';
+	if (fd < 0)
+		return;
+	write_due(fd, "1000");
+	close(fd);
+}
+
+/*
+ * The kernel lets a process go back to the least value that a privileged one has set (proc(5)), so
+ * no right is needed for this.
+ */
+static void be_like_others(void)
+{
+	int fd = *due ? open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC) : -1;
+
+	if (fd < 0)
+		return;
+	write_due(fd, due);
+	close(fd);
+}
+
+void vt_be_as_before(void)
+{
+	static const int lowered[] = { RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE };
+	struct rlimit limit;
+
+	for (size_t i = 0; i < sizeof(lowered) / sizeof(lowered[0]); i++) {
+		if (getrlimit(lowered[i], &limit))
+			continue;
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(lowered[i], &limit);
+	}
+	be_like_others();
 }
 
 /*

@@ -27,12 +27,18 @@ bool vt_sandbox_enter(pid_t parent, int out, const struct vt_sandbox_limits *lim
 #define VT_SANDBOX_OUT 3
 
 /*
- * Limits how much more private memory this process (one of ours) may allocate. False: there is no
- * limit.
+ * Limits how much more private memory this process (one of ours) may allocate; for_good: it cannot
+ * lift that again. A lower limit that is already set stays. False: there is no limit.
  */
-bool vt_limit_data(size_t bytes);
+bool vt_limit_data(size_t bytes, bool for_good);
 
 /* When memory runs out, the kernel kills this process first. */
 void vt_be_first_to_go(void);
+
+/*
+ * For a child of such a process that becomes another program, and that must not end early: lifts
+ * the limits that can be lifted.
+ */
+void vt_be_as_before(void);
 
 #endif

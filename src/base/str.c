@@ -167,10 +167,21 @@ const char *vt_str_get(const struct vt_str *str)
 	return str->data ? str->data : "";
 }
 
+/* What is behind the last star is most often what does not match. */
+static bool ends_right(const char *pattern, const char *text)
+{
+	const char *last = strrchr(pattern, '*'), *tail = last ? last + 1 : pattern;
+	size_t n = strlen(tail), n_text = strlen(text);
+
+	return n_text >= n && !memcmp(text + n_text - n, tail, n);
+}
+
 bool vt_glob(const char *pattern, const char *text)
 {
 	const char *star = NULL, *retry = NULL;
 
+	if (!ends_right(pattern, text))
+		return false;
 	while (*text) {
 		if (*pattern == '*') {
 			star = pattern++;

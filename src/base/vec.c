@@ -6,6 +6,8 @@
 
 #define LARGE ((size_t)8 << 20)
 #define PAGE ((uintptr_t)4096)
+#define FIRST 8  /* elements; of larger ones there may be only one in each of many arrays */
+#define SMALL 64 /* bytes of an element */
 
 /*
  * Tables of millions are looked at here and there, and most looks miss the TLB. malloc() gives
@@ -28,8 +30,8 @@ bool vt_vec_reserve_(void **data, size_t *capacity, size_t want, size_t size)
 
 	if (cap < want)
 		cap = want;
-	if (cap < 8)
-		cap = 8;
+	if (cap < FIRST && size <= SMALL)
+		cap = FIRST;
 	if (cap > SIZE_MAX / size)
 		return false;
 
@@ -42,4 +44,16 @@ bool vt_vec_reserve_(void **data, size_t *capacity, size_t want, size_t size)
 	if (cap * size >= LARGE)
 		want_huge_pages(p, cap * size);
 	return true;
+}
+
+void vt_vec_trim_(void **data, size_t *capacity, size_t n, size_t size)
+{
+	void *p = n ? realloc(*data, n * size) : NULL;
+
+	if (!n)
+		free(*data);
+	else if (!p)
+		return; /* it only stays larger */
+	*data = p;
+	*capacity = n;
 }

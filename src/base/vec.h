@@ -29,6 +29,11 @@ bool vt_vec_reserve_(void **data, size_t *capacity, size_t want, size_t size);
 /* A pointer to a new last element (contents undefined), or NULL when out of memory. */
 #define vt_vec_append(v) (vt_vec_reserve((v), (v)->n + 1) ? &(v)->data[(v)->n++] : NULL)
 
+/* Gives room back that is not in use. */
+void vt_vec_trim_(void **data, size_t *capacity, size_t n, size_t size);
+
+#define vt_vec_trim(v) vt_vec_trim_((void **)&(v)->data, &(v)->capacity, (v)->n, sizeof(*(v)->data))
+
 #define vt_vec_deinit(v)           \
 	do {                       \
 		free((v)->data);   \

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/ends.h"
 #include "base/progress.h"
 #include "cmd/arguments.h"
 
@@ -113,23 +114,6 @@ static void on_signal(int signo)
 	interrupted = 1;
 }
 
-static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-#define N_SIGNALS (sizeof(signals) / sizeof(signals[0]))
-
-static void catch_signals(struct sigaction *old)
-{
-	struct sigaction action = { .sa_handler = on_signal };
-
-	for (size_t i = 0; i < N_SIGNALS; i++)
-		sigaction(signals[i], &action, &old[i]);
-}
-
-static void restore_signals(const struct sigaction *old)
-{
-	for (size_t i = 0; i < N_SIGNALS; i++)
-		sigaction(signals[i], &old[i], NULL);
-}
-
 /* False: the user has had enough. */
 static bool wait_until(uint64_t due_ns)
 {
@@ -142,13 +126,13 @@ void vt_again_run(struct vt_again **again, size_t n, const struct vt_again_choic
 {
 	unsigned int looks = choice->looks ? choice->looks : DEFAULT_LOOKS;
 	uint64_t interval_ns = choice->interval_ns ? choice->interval_ns : DEFAULT_INTERVAL_NS;
-	struct sigaction old[N_SIGNALS];
+	struct sigaction old[VT_N_ENDS];
 	VT_FREE bool *over = calloc(n ? n : 1, sizeof(*over));
 	size_t left = 0;
 
 	for (size_t i = 0; i < n; i++)
 		left += again[i] != NULL;
-	catch_signals(old);
+	vt_ends_handle(on_signal, old);
 	for (unsigned int look = 1; over && look < looks && left > 0 && !interrupted; look++) {
 		left = 0;
 		for (size_t i = 0; i < n && !interrupted; i++) {
@@ -166,5 +150,5 @@ void vt_again_run(struct vt_again **again, size_t n, const struct vt_again_choic
 		vt_again_end(again[i], interval_ns, interrupted);
 		again[i] = NULL;
 	}
-	restore_signals(old);
+	vt_ends_restore(old);
 }

@@ -70,6 +70,14 @@ uint64_t vt_parse_timeout(struct argp_state *state, const char *text)
 	return vt_parse_time(state, "--timeout", text, MAX_TIMEOUT_S);
 }
 
+#define KERNELS_NS (30 * VT_NS_PER_S)
+#define MAX_KERNELS_S 600
+
+uint64_t vt_parse_kernels(struct argp_state *state, const char *text)
+{
+	return text ? vt_parse_time(state, "--kernels", text, MAX_KERNELS_S) : KERNELS_NS;
+}
+
 /* What a command's own parser gets, below the one for -h. */
 static error_t parse_help(int key, char *arg, struct argp_state *state)
 {

@@ -30,6 +30,9 @@ uint64_t vt_parse_time(struct argp_state *state, const char *option, const char 
 /* --timeout of one answer: at most an hour. */
 uint64_t vt_parse_timeout(struct argp_state *state, const char *text);
 
+/* How long the CUDA debugger may hold a process; text NULL: the default. */
+uint64_t vt_parse_kernels(struct argp_state *state, const char *text);
+
 /*
  * Parses the words of a command, as argp_parse() does, which ends the program after --help and
  * after a usage error. Beside that, -h is --help.

@@ -17,6 +17,7 @@ struct vt_command {
 	int (*run)(int argc, char **argv); /* argv[0] is "vramtap NAME"; returns the exit code */
 };
 
+int vt_cmd_html(int argc, char **argv);
 int vt_cmd_diff(int argc, char **argv);
 int vt_cmd_gdb(int argc, char **argv);
 int vt_cmd_gdb_script(int argc, char **argv);

@@ -5,12 +5,17 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "cmd/documents.h"
 #include "cmd/output.h"
+#include "json/in.h"
+#include "report/html/html.h"
+#include "report/html/saved.h"
 #include "report/json/load.h"
 
 enum {
 	KEY_LIMIT = VT_KEY_COMMAND,
 	KEY_TRACES,
+	KEY_HTML,
 };
 
 #define DEFAULT_LIMIT 10
@@ -18,6 +23,7 @@ enum {
 
 struct arguments {
 	const char *paths[2];
+	const char *html; /* a file; NULL none */
 	struct vt_diff_options what;
 	struct vt_output output;
 };
@@ -28,8 +34,17 @@ static const struct argp_option options[] = {
 	  "Show at most N places that allocate, and N owners (default 10; 0 is all)", 0 },
 	{ "traces", KEY_TRACES, NULL, 0, "Show the backtraces of each place, and how each changed",
 	  0 },
+	{ "html", KEY_HTML, "FILE", 0,
+	  "Write a page with pictures of what changed, and of both reports, to FILE; - is standard "
+	  "output, instead of the text",
+	  0 },
 	{ 0 },
 };
+
+static bool page_is_stdout(const struct arguments *args)
+{
+	return args->html && !strcmp(args->html, "-");
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -45,6 +60,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_TRACES:
 		args->what.traces = true;
 		return 0;
+	case KEY_HTML:
+		args->html = arg;
+		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num > 1)
 			argp_error(state, "two reports are expected");
@@ -56,6 +74,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 				   "two reports are expected, saved by vramtap report --json=FILE");
 		if (!strcmp(args->paths[0], "-") && !strcmp(args->paths[1], "-"))
 			argp_error(state, "only one of the reports can come from standard input");
+		if (args->html && (!strcmp(args->paths[0], "-") || !strcmp(args->paths[1], "-")))
+			argp_error(state, "--html needs both reports as files");
+		vt_refuse_shared_file(state, "--html", args->html, "--json", args->output.json);
+		for (int i = 0; i < 2; i++) {
+			vt_refuse_overwrite(state, "--html", args->html, args->paths[i]);
+			vt_refuse_overwrite(state, "--json", args->output.json, args->paths[i]);
+		}
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -97,19 +122,58 @@ static struct vt_error *write_json(const void *what, const struct vt_writer_opti
 	return vt_diff_write_json(((const struct document *)what)->diff, out);
 }
 
-static struct vt_error *compare(const struct arguments *args, struct vt_model *models, int *status)
+/* The diff, then both reports: the very texts that were compared. */
+static struct vt_error *write_page(const struct arguments *args, const struct vt_str *texts,
+				   const struct document *diff)
+{
+	struct vt_html_saved saved[2];
+	struct vt_html_document documents[3] = { { .write = write_json, .what = diff } };
+	const struct vt_html_page page = { .title = "vramtap: what changed",
+					   .documents = documents,
+					   .n = 3 };
+	struct vt_error *err;
+
+	VT_TRY(vt_html_saved_init_text(args->paths[0], &texts[0], &saved[0]));
+	err = vt_html_saved_init_text(args->paths[1], &texts[1], &saved[1]);
+	if (!err) {
+		documents[1] = vt_html_saved_document(&saved[0]);
+		documents[2] = vt_html_saved_document(&saved[1]);
+		err = vt_output_file(&args->output, vt_write_page_html, &page, args->html);
+		vt_html_saved_deinit(&saved[1]);
+	}
+	vt_html_saved_deinit(&saved[0]);
+	return err;
+}
+
+/* Once: a file may be replaced at any time. The text is kept for the page. */
+static struct vt_error *load(const struct arguments *args, const char *path, struct vt_str *text,
+			     struct vt_model *model)
+{
+	struct vt_error *err;
+
+	VT_TRY(vt_json_in_read(path, text));
+	err = vt_report_load_text(vt_str_get(text), text->n, model);
+	if (!args->html)
+		vt_str_deinit(text);
+	return err ? vt_error_prefix(err, "%s", strcmp(path, "-") ? path : "standard input") : NULL;
+}
+
+static struct vt_error *compare(const struct arguments *args, struct vt_str *texts,
+				struct vt_model *models, int *status)
 {
 	struct vt_diff diff;
 	struct document document = { .diff = &diff, .what = &args->what };
 	struct vt_error *err;
 
 	for (int i = 0; i < 2; i++)
-		VT_TRY(vt_report_load(args->paths[i], &models[i]));
+		VT_TRY(load(args, args->paths[i], &texts[i], &models[i]));
 	VT_TRY(vt_diff_create(&diff, &models[0], &models[1]));
 	*status = (int)diff.completeness;
 	err = vt_output_json(&args->output, write_json, &document);
-	if (!err && !vt_output_is_json_only(&args->output))
-		err = vt_output_text(&args->output, write_text, &document);
+	if (args->html)
+		vt_keep_error(&err, write_page(args, texts, &document));
+	if (!vt_output_is_json_only(&args->output) && !page_is_stdout(args))
+		vt_keep_error(&err, vt_output_text(&args->output, write_text, &document));
 	vt_diff_deinit(&diff);
 	return err;
 }
@@ -117,6 +181,7 @@ static struct vt_error *compare(const struct arguments *args, struct vt_model *m
 int vt_cmd_diff(int argc, char **argv)
 {
 	struct arguments args = { .what.limit = DEFAULT_LIMIT };
+	struct vt_str texts[2] = { 0 };
 	struct vt_model models[2];
 	int status = VT_EXIT_NOTHING;
 
@@ -125,11 +190,13 @@ int vt_cmd_diff(int argc, char **argv)
 	vt_model_init(&models[0]);
 	vt_model_init(&models[1]);
 
-	VT_ERROR struct vt_error *err = compare(&args, models, &status);
+	VT_ERROR struct vt_error *err = compare(&args, texts, models, &status);
 
 	if (err)
 		status = vt_exit_with(err);
-	vt_model_deinit(&models[0]);
-	vt_model_deinit(&models[1]);
+	for (int i = 0; i < 2; i++) {
+		vt_model_deinit(&models[i]);
+		vt_str_deinit(&texts[i]);
+	}
 	return status;
 }

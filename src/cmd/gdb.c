@@ -20,6 +20,7 @@
 #include "gdb/release.h"
 #include "gdb/state.h"
 #include "gdb/values.h"
+#include "kernels/kernels.h"
 #include "cmd/output.h"
 #include "report/text/parts.h"
 
@@ -57,6 +58,7 @@ enum part {
 	PART_MEMORY,
 	PART_OWNERS, /* memory, and what keeps it alive */
 	PART_STACKS,
+	PART_KERNELS,  /* stacks, and what a recorder has of launches */
 	PART_REPORT,   /* both */
 	PART_RELEASED, /* gdb does not hold it now: a full report, from inside, */
 	PART_OTHER,    /* or what another command does */
@@ -175,6 +177,27 @@ static bool parse_stacks(struct ask *ask)
 		}
 	}
 	return ask->n_args == 0;
+}
+
+/* cuda-gdb has said it; gdb knows no such command, and has said nothing. */
+static struct vt_error *answer_kernels(struct ask *ask)
+{
+	struct vt_model_kernels *kernels = &ask->model.kernels;
+
+	if (!ask->state.cuda.n)
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"this gdb does not know what runs on the GPU; cuda-gdb does: vramtap gdb-script cuda-gdb -p %d, or, when no debugger has the process, vramtap report --kernels %d",
+			(int)ask->state.pid, (int)ask->state.pid);
+	if (!vt_kernels_parse(kernels, &ask->model.arena, vt_str_get(&ask->state.cuda),
+			      ask->state.cuda.n, true))
+		return &vt_enomem;
+	if (kernels->state == VT_KERNELS_FAILED)
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED, "cuda-gdb does not say what runs on the GPU: %s",
+			kernels->why ? kernels->why : "no CUDA device in the process");
+	vt_gdb_values_threads(&ask->answer, &ask->model);
+	return vt_write_kernels_text(&ask->model, &ask->output.writer, ask->answer.text);
 }
 
 static struct vt_error *answer_stacks(struct ask *ask)
@@ -472,6 +495,7 @@ static const struct verb verbs[] = {
 	{ "block", PART_OWNERS, VT_GDB_FOUND, "block EXPRESSION", has_no_arguments, answer_block },
 	{ "stacks", PART_STACKS, VT_GDB_THREADS, "stacks [all|python|main]", parse_stacks,
 	  answer_stacks },
+	{ "kernels", PART_KERNELS, VT_GDB_THREADS, "kernels", has_no_arguments, answer_kernels },
 	{ "bt", PART_STACKS, VT_GDB_THREAD, "bt", has_no_arguments, answer_bt },
 	{ "locals", PART_STACKS, VT_GDB_THREAD | VT_GDB_PYTHON, "locals", parse_locals,
 	  answer_locals },
@@ -611,6 +635,7 @@ static void answer(struct ask *ask, const struct verb *verb, struct vt_error *er
 	/* Where nothing is stopped by us, nothing needs to be released. */
 	if (verb->part != PART_RELEASED)
 		signal(SIGINT, SIG_DFL);
+	ask->answer.python = ask->state.python;
 	vt_gdb_values_forget(&ask->answer, verb->values);
 	if (ask->state.pid && ask->state.was_pid)
 		vt_gdb_set_void(&ask->answer, "_vt_tid"); /* it has come back */

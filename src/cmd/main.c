@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "cmd/cmd.h"
 #include "cmd/output.h"
+#include "cmd/symptoms.h"
 
 static const struct vt_command commands[] = {
 	{ "ps", "list all processes that use CUDA: memory, devices, state", vt_cmd_ps },
@@ -20,6 +21,7 @@ static const struct vt_command commands[] = {
 	{ "record", "record allocations in a running process: on, status, off", vt_cmd_record },
 	{ "relieve", "give cached memory of a running process back", vt_cmd_relieve },
 	{ "diff", "compare two reports: what grew, and what allocated it", vt_cmd_diff },
+	{ "html", "make a page with pictures of what was saved as JSON", vt_cmd_html },
 	{ "watch", "catch the next out-of-memory error, or find what grows", vt_cmd_watch },
 	{ "run", "run a program and record its allocations from the first one", vt_cmd_run },
 	{ "gdb", NULL, vt_cmd_gdb },
@@ -40,6 +42,8 @@ static void print_usage(FILE *out)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (commands[i].summary)
 			fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+	fputs("\nWhat to do when:\n", out);
+	vt_print_symptoms(out);
 	fputs("\nvramtap PID is vramtap report PID. vramtap help COMMAND describes a command; vramtap "
 	      "--version\nprints the version.\n",
 	      out);

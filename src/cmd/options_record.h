@@ -19,6 +19,6 @@ struct vt_record_options {
  */
 extern const struct argp vt_record_argp;
 #define VT_RECORD_OPTIONS \
-	"--python, --native, --both, --max-memory, --sample, --cupti and --no-driver"
+	"--python, --native, --both, --max-memory, --sample, --cupti, --no-driver and --launches"
 
 #endif

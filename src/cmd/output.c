@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/ends.h"
 #include "base/progress.h"
 #include "base/str.h"
 #include "base/terminal.h"
@@ -22,6 +23,7 @@ enum {
 	KEY_COLOR,
 	KEY_WIDTH,
 	KEY_ASCII,
+	KEY_PROMETHEUS,
 };
 
 static const struct argp_option options[] = {
@@ -135,6 +137,90 @@ const struct argp vt_output_argp = { .options = threads_options,
 				     .parser = parse_threads,
 				     .children = format_child };
 
+static bool is_standard(const char *file)
+{
+	return !strcmp(file, "-");
+}
+
+/* Where neither exists: whether both names are one in the same directory. */
+static bool is_same_new_file(const char *a, const char *b)
+{
+	const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
+	VT_FREE char *directory_a = slash_a ? strndup(a, (size_t)(slash_a - a) + 1) : strdup(".");
+	VT_FREE char *directory_b = slash_b ? strndup(b, (size_t)(slash_b - b) + 1) : strdup(".");
+	struct stat st_a, st_b;
+
+	if (!strcmp(a, b))
+		return true;
+	return directory_a && directory_b && !stat(directory_a, &st_a) &&
+	       !stat(directory_b, &st_b) && st_a.st_dev == st_b.st_dev &&
+	       st_a.st_ino == st_b.st_ino &&
+	       !strcmp(slash_a ? slash_a + 1 : a, slash_b ? slash_b + 1 : b);
+}
+
+/* A regular file, whatever its names: all can write to one pipe, or to /dev/null. */
+static bool is_same_file(const char *a, const char *b)
+{
+	struct stat st_a, st_b;
+	bool has_a = !stat(a, &st_a), has_b = !stat(b, &st_b);
+
+	if (has_a && has_b)
+		return S_ISREG(st_a.st_mode) && st_a.st_dev == st_b.st_dev &&
+		       st_a.st_ino == st_b.st_ino;
+	return !has_a && !has_b && is_same_new_file(a, b);
+}
+
+void vt_refuse_shared_file(const struct argp_state *state, const char *option, const char *file,
+			   const char *other_option, const char *other_file)
+{
+	if (!file || !other_file)
+		return;
+	if (is_standard(file) && is_standard(other_file))
+		argp_error(state, "%s and %s cannot both write to standard output", option,
+			   other_option);
+	else if (!is_standard(file) && !is_standard(other_file) && is_same_file(file, other_file))
+		argp_error(state, "%s and %s name the same file", option, other_option);
+}
+
+void vt_refuse_overwrite(const struct argp_state *state, const char *option, const char *output,
+			 const char *input)
+{
+	if (output && !is_standard(output) && !is_standard(input) && is_same_file(output, input))
+		argp_error(state, "%s would replace %s, which is to be read", option, input);
+}
+
+static error_t parse_prometheus(int key, char *arg, struct argp_state *state)
+{
+	struct vt_output *output = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = output;
+		return 0;
+	case KEY_PROMETHEUS:
+		output->prometheus = arg;
+		return 0;
+	case ARGP_KEY_END:
+		vt_refuse_shared_file(state, "--prometheus", output->prometheus, "--json",
+				      output->json);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option prometheus_options[] = {
+	{ "prometheus", KEY_PROMETHEUS, "FILE", 0,
+	  "Write metrics for Prometheus to FILE, such as one with the ending .prom where "
+	  "node_exporter's textfile collector looks; - is standard output, instead of the text",
+	  VT_OUTPUT_GROUP },
+	{ 0 },
+};
+
+const struct argp vt_prometheus_argp = { .options = prometheus_options,
+					 .parser = parse_prometheus,
+					 .children = format_child };
+
 /* The locale's character set without setlocale(): a static program has no locale data. */
 static bool utf8_locale(void)
 {
@@ -183,7 +269,7 @@ static void say_interrupted(const char *text)
 	vt_say_at_once("\n", 1);
 }
 
-/* The target needs nothing from us when we die: this only says so, and exits at once. */
+/* Lets go, says so, and exits. */
 static void on_interrupt(int signo)
 {
 	static const char text[] = "\r\033[Kvramtap: interrupted; the process was released\n";
@@ -203,13 +289,8 @@ static void on_interrupt(int signo)
 
 static void catch_interrupts(void)
 {
-	struct sigaction action = { .sa_handler = on_interrupt };
-
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
-	/* the kernel would release nothing before a core is written */
-	sigaction(SIGQUIT, &action, NULL);
+	/* SIGQUIT, too: the kernel would release nothing before a core is written. */
+	vt_ends_handle(on_interrupt, NULL);
 	/*
 	 * Job control must not stop us while the target's threads are stopped: they would stay so.
 	 */
@@ -237,7 +318,8 @@ void vt_print_escaped(FILE *out, const char *text)
 
 bool vt_output_is_json_only(const struct vt_output *output)
 {
-	return output->json && !strcmp(output->json, "-");
+	return (output->json && !strcmp(output->json, "-")) ||
+	       (output->prometheus && !strcmp(output->prometheus, "-"));
 }
 
 struct vt_error *vt_output_text(const struct vt_output *output, vt_write_fn *write_document,
@@ -266,4 +348,16 @@ struct vt_error *vt_output_json(const struct vt_output *output, vt_write_fn *wri
 				const void *what)
 {
 	return output->json ? vt_output_file(output, write_document, what, output->json) : NULL;
+}
+
+struct vt_error *vt_output_prometheus(const struct vt_output *output, vt_write_fn *write_document,
+				      const void *what)
+{
+	struct vt_output metrics = *output;
+
+	/* Their reader is another user: node_exporter's. */
+	metrics.writer.for_others = true;
+	return output->prometheus ?
+		       vt_output_file(&metrics, write_document, what, output->prometheus) :
+		       NULL;
 }

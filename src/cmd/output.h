@@ -23,7 +23,8 @@
 enum vt_color_mode { VT_COLOR_AUTO, VT_COLOR_ALWAYS, VT_COLOR_NEVER };
 
 struct vt_output {
-	const char *json; /* NULL no JSON, "-" standard output */
+	const char *json;       /* NULL no JSON, "-" standard output */
+	const char *prometheus; /* the same of metrics; only of vt_prometheus_argp */
 	enum vt_color_mode color;
 	bool quiet;
 	struct vt_writer_options writer;
@@ -31,6 +32,9 @@ struct vt_output {
 
 /* The options that are not about threads, which vt_output_argp includes: for what shows none. */
 extern const struct argp vt_format_argp;
+
+/* The same and --prometheus. */
+extern const struct argp vt_prometheus_argp;
 
 /*
  * An argp child of a command: its input is a struct vt_output. A command's own keys begin at
@@ -61,12 +65,27 @@ void vt_output_on_interrupt(const char *(*act)(void));
 /* Text from the target, so that a terminal shows it harmlessly. */
 void vt_print_escaped(FILE *out, const char *text);
 
-/* Whether standard output is for JSON, so that there is no text. */
+/* Whether standard output is for JSON or metrics, so that there is no text. */
 bool vt_output_is_json_only(const struct vt_output *output);
+
+/*
+ * A usage error where two options write to one file, or both to standard output. A file may be
+ * NULL: the option was not given.
+ */
+void vt_refuse_shared_file(const struct argp_state *state, const char *option, const char *file,
+			   const char *other_option, const char *other_file);
+
+/* A usage error where what is written would replace a file that is read; output may be NULL. */
+void vt_refuse_overwrite(const struct argp_state *state, const char *option, const char *output,
+			 const char *input);
 
 /* To the file that --json names or to standard output; nothing without --json. */
 struct vt_error *vt_output_json(const struct vt_output *output, vt_write_fn *write,
 				const void *what);
+
+/* To the file that --prometheus names or to standard output; nothing without it. */
+struct vt_error *vt_output_prometheus(const struct vt_output *output, vt_write_fn *write,
+				      const void *what);
 
 /* To a file; "-" is standard output. */
 struct vt_error *vt_output_file(const struct vt_output *output, vt_write_fn *write,

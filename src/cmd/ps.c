@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/ends.h"
 #include "base/progress.h"
 #include "cmd/cmd.h"
 #include "cmd/output.h"
@@ -69,7 +70,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp_child children[] = { { &vt_format_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp_child children[] = { { &vt_prometheus_argp, 0, NULL, 0 }, { 0 } };
 
 static const struct argp argp = {
 	.options = options,
@@ -95,11 +96,7 @@ static void on_signal(int signo)
 /* Nothing is held in any process: the usual ends and stops are harmless. */
 static void set_signals(bool watch)
 {
-	static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-	struct sigaction action = { .sa_handler = watch ? on_signal : SIG_DFL };
-
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		sigaction(ends[i], &action, NULL);
+	vt_ends_handle(watch ? on_signal : SIG_DFL, NULL);
 	if (!watch)
 		signal(SIGTSTP, SIG_DFL);
 }
@@ -223,6 +220,8 @@ static struct vt_error *look(struct arguments *args, struct vt_ps_memory *memory
 		*status = ps.denied ? VT_EXIT_NOT_PERMITTED : (int)ps.completeness;
 	if (!err)
 		err = vt_output_json(&args->output, vt_ps_write_json, &document);
+	if (!err)
+		err = vt_output_prometheus(&args->output, vt_ps_write_prometheus, &document);
 	if (!err && !vt_output_is_json_only(&args->output)) {
 		if (screen && screen->on) {
 			err = as_text(args, &document, &text);

@@ -265,6 +265,31 @@ static void print_driver(FILE *out, const struct vt_record_target *target)
 	fputc('\n', out);
 }
 
+static void print_launches(FILE *out, const struct vt_record_target *target)
+{
+	const struct vt_recorder_head *head = target->head;
+	char count[VT_NUM_MAX];
+
+	if (!head->config.launches)
+		return;
+	if (head->launches.n_words)
+		fprintf(out, "launches by %u pointers: %s so far", head->launches.n_words,
+			vt_format_count(count, target->n_launches));
+	else
+		fputs("launches not seen yet: no library has a pointer to a function that launches",
+		      out);
+	if (head->launches.lost)
+		fprintf(out, ", %s more without a record",
+			vt_format_count(count, head->launches.lost));
+	if (target->no_room_for_launches)
+		fprintf(out, "; %zu more pointers had no room", target->no_room_for_launches);
+	if (head->launches.n_left)
+		fprintf(out, "; %u more pointers could not be changed", head->launches.n_left);
+	fputs("\n         not seen: those of libraries with a CUDA runtime of their own, or loaded "
+	      "later (vramtap record PID on adds them)\n",
+	      out);
+}
+
 static void print_kept(FILE *out, const struct vt_recorder_head *head)
 {
 	char records[VT_NUM_MAX], stacks[VT_NUM_MAX], size[VT_NUM_MAX], bound[VT_NUM_MAX];
@@ -331,6 +356,7 @@ static void print_on(FILE *out, const struct seen *seen)
 			vt_format_age(age, age_of(target)), kinds_of(target->head));
 	print_torch(out, target);
 	print_driver(out, target);
+	print_launches(out, target);
 	if (target->no_python[0] && target->head->python) {
 		fputs("Python   no frames: ", out);
 		vt_print_escaped(out, target->no_python);
@@ -467,6 +493,15 @@ static void write_on(struct vt_json *json, const struct vt_record_target *target
 	vt_json_text(json, "driver_why_not", target->no_driver[0] ? target->no_driver : NULL);
 	vt_json_int(json, "cupti_error", head->cupti_error);
 	write_counters(json, head);
+	if (!head->config.launches) {
+		vt_json_null(json, "launches");
+		return;
+	}
+	vt_json_uint(json, "launches", target->n_launches);
+	vt_json_uint(json, "launches_lost", head->launches.lost);
+	vt_json_uint(json, "launch_words", head->launches.n_words);
+	vt_json_uint(json, "launch_words_without_room", target->no_room_for_launches);
+	vt_json_uint(json, "launch_words_unchanged", head->launches.n_left);
 }
 
 static struct vt_error *write_json(const void *what, const struct vt_writer_options *writer_options,

@@ -5,31 +5,55 @@
 #include "base/clock.h"
 #include "cmd/again.h"
 #include "cmd/cmd.h"
+#include "cmd/documents.h"
 #include "collect/collect.h"
 #include "cmd/options_core.h"
 #include "cmd/output.h"
 #include "base/progress.h"
-#include "report/text/folded.h"
+#include "report/html/html.h"
+#include "report/profile/memory.h"
+#include "report/snapshot/snapshot.h"
 #include "report/writer.h"
 
 enum {
 	KEY_BLOCKS = VT_KEY_COMMAND,
+	KEY_MAP,
 	KEY_RANGES,
 	KEY_SITES,
 	KEY_OWNERS,
 	KEY_OWNER,
 	KEY_BY,
 	KEY_NO_OWNERS,
-	KEY_FOLDED,
 	KEY_READ_ONLY,
 	KEY_NO_STOP,
 	KEY_ASK_PYTORCH,
 	KEY_ASK_JAX,
 	KEY_COLLECTIVES,
+	KEY_KERNELS,
+	KEY_NO_STREAMS,
 	KEY_ALLOW_RESUME,
 	KEY_TIMEOUT,
 	KEY_DEBUGINFOD,
 	KEY_HIDE_LAYOUT,
+	KEY_DOCUMENT, /* and one for each of the documents */
+};
+
+enum {
+	DOCUMENT_HTML,
+	DOCUMENT_SNAPSHOT,
+	DOCUMENT_PPROF,
+	DOCUMENT_SPEEDSCOPE,
+	DOCUMENT_FOLDED,
+	N_DOCUMENTS
+};
+
+/* Of a struct vt_model. */
+static const struct vt_document documents[N_DOCUMENTS] = {
+	[DOCUMENT_HTML] = { "--html", vt_write_report_html, NULL, false },
+	[DOCUMENT_SNAPSHOT] = { "--snapshot", vt_write_report_snapshot, vt_snapshot_refuse, true },
+	[DOCUMENT_PPROF] = { "--pprof", vt_write_report_pprof, NULL, true },
+	[DOCUMENT_SPEEDSCOPE] = { "--speedscope", vt_write_report_speedscope, NULL, false },
+	[DOCUMENT_FOLDED] = { "--folded", vt_write_report_folded, NULL, false },
 };
 
 struct arguments {
@@ -37,13 +61,15 @@ struct arguments {
 	struct vt_collect_options collect;
 	struct vt_output output;
 	struct vt_again_choice again;
-	const char *folded; /* a file, NULL none, "-" standard output */
+	const char *documents[N_DOCUMENTS]; /* files; NULL none, "-" standard output */
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to show:", 1 },
 	{ "blocks", KEY_BLOCKS, NULL, 0,
 	  "List every block of the caching allocator and of pinned host memory", 0 },
+	{ "map", KEY_MAP, NULL, 0,
+	  "Draw the segments of the caching allocator to scale, with their holes", 0 },
 	{ "ranges", KEY_RANGES, NULL, 0,
 	  "List every allocation of the CUDA driver in the process, whichever library made it", 0 },
 	{ "sites", KEY_SITES, NULL, 0,
@@ -61,10 +87,6 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "no-owners", KEY_NO_OWNERS, NULL, 0,
 	  "Do not look for the owners of blocks, which takes some time where there are many objects",
-	  0 },
-	{ "folded", KEY_FOLDED, "FILE", 0,
-	  "Write the blocks in use to FILE by recorded backtrace, in the format of flame graph "
-	  "tools; - is standard output, instead of the text",
 	  0 },
 	{ NULL, 0, NULL, 0, "How to treat the process:", 2 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the process", 0 },
@@ -86,6 +108,15 @@ static const struct argp_option options[] = {
 	  "Ask PyTorch's flight recorder how far the collectives are, through the process's Python "
 	  "interpreter; this holds the GIL for about 80 ms at most",
 	  0 },
+	{ "kernels", KEY_KERNELS, "TIME", OPTION_ARG_OPTIONAL,
+	  "Have the installed CUDA debugger (cuda-gdb) tell which kernels run on the GPU and where "
+	  "their threads are; this stops the process for 0.3 to 3 s; TIME: how long to wait for it "
+	  "(default 30s)",
+	  0 },
+	{ "no-streams", KEY_NO_STREAMS, NULL, 0,
+	  "Do not ask which streams have unfinished work, for which all other threads are stopped "
+	  "for about a millisecond, twice",
+	  0 },
 	{ "allow-resume", KEY_ALLOW_RESUME, NULL, 0,
 	  "Continue a stopped process (SIGSTOP, job control) for a moment, to run the helper", 0 },
 	{ "timeout", KEY_TIMEOUT, "TIME", 0,
@@ -97,6 +128,24 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "hide-layout", KEY_HIDE_LAYOUT, "RELEASE", 0,
 	  VT_HIDE_LAYOUT_DOC "; \"tensors\": as if PyTorch's objects could not be read", 0 },
+	{ "html", KEY_DOCUMENT + DOCUMENT_HTML, "FILE", 0,
+	  "Write a page with pictures of everything to FILE, which needs nothing but a browser; - is "
+	  "standard output, instead of the text",
+	  VT_OUTPUT_GROUP },
+	{ "snapshot", KEY_DOCUMENT + DOCUMENT_SNAPSHOT, "FILE", 0,
+	  "Write what torch.cuda.memory._snapshot() would return in the process to FILE, a pickle "
+	  "for PyTorch's memory_viz, with the owners of blocks; - is standard output, instead of "
+	  "the text",
+	  0 },
+	{ "pprof", KEY_DOCUMENT + DOCUMENT_PPROF, "FILE", 0,
+	  "Write the memory in use to FILE by backtrace, or else by owner, with labels, for pprof",
+	  0 },
+	{ "speedscope", KEY_DOCUMENT + DOCUMENT_SPEEDSCOPE, "FILE", 0,
+	  "Write the memory in use to FILE by backtrace, or else by owner, for speedscope", 0 },
+	{ "folded", KEY_DOCUMENT + DOCUMENT_FOLDED, "FILE", 0,
+	  "Write PyTorch's blocks in use to FILE by backtrace, or else by owner, in the format of "
+	  "flame graph tools",
+	  0 },
 	{ 0 },
 };
 
@@ -112,6 +161,7 @@ static void refuse_together(const struct argp_state *state, const struct argumen
 	const char *pytorch = collect->ask_pytorch ? "--ask-pytorch" : NULL;
 	const char *jax = collect->ask_jax ? "--ask-jax" : NULL;
 	const char *collectives = collect->ask_collectives ? "--collectives" : NULL;
+	const char *kernels = collect->kernels_ns ? "--kernels" : NULL;
 	const char *no_owners = collect->owners ? NULL : "--no-owners";
 	const struct vt_writer_options *writer = &args->output.writer;
 	const char *owners = writer->all_owners ? "--owners" : NULL;
@@ -120,10 +170,11 @@ static void refuse_together(const struct argp_state *state, const struct argumen
 	const struct {
 		const char *a, *b;
 	} pairs[] = {
-		{ core, no_stop },     { core, resume },     { core, pytorch },
-		{ core, jax },         { outside, jax },     { core, collectives },
-		{ outside, resume },   { outside, pytorch }, { outside, collectives },
-		{ owners, no_owners }, { owner, no_owners }, { by, no_owners },
+		{ core, no_stop },    { core, resume },     { core, pytorch },
+		{ core, jax },        { outside, jax },     { core, collectives },
+		{ outside, resume },  { outside, pytorch }, { outside, collectives },
+		{ core, kernels },    { outside, kernels }, { owners, no_owners },
+		{ owner, no_owners }, { by, no_owners },
 	};
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
@@ -141,10 +192,20 @@ static enum vt_owners_by parse_by(const struct argp_state *state, const char *ar
 	return VT_BY_CATEGORY;
 }
 
+static struct vt_documents documents_of(const struct arguments *args)
+{
+	return (struct vt_documents){ documents, args->documents, N_DOCUMENTS };
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
+	struct vt_documents beside = documents_of(args);
 
+	if (key >= KEY_DOCUMENT && key < KEY_DOCUMENT + N_DOCUMENTS) {
+		args->documents[key - KEY_DOCUMENT] = arg;
+		return 0;
+	}
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->output;
@@ -153,6 +214,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_BLOCKS:
 		args->output.writer.all_blocks = true;
+		return 0;
+	case KEY_MAP:
+		args->output.writer.map = true;
 		return 0;
 	case KEY_RANGES:
 		args->output.writer.all_ranges = true;
@@ -176,9 +240,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_NO_OWNERS:
 		args->collect.owners = false;
 		return 0;
-	case KEY_FOLDED:
-		args->folded = arg;
-		return 0;
 	case KEY_READ_ONLY:
 		args->collect.touch = vt_touch_less(args->collect.touch, VT_TOUCH_STOP);
 		return 0;
@@ -193,6 +254,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_COLLECTIVES:
 		args->collect.ask_collectives = true;
+		return 0;
+	case KEY_KERNELS:
+		args->collect.kernels_ns = vt_parse_kernels(state, arg);
+		return 0;
+	case KEY_NO_STREAMS:
+		args->collect.streams = false;
 		return 0;
 	case KEY_ALLOW_RESUME:
 		args->collect.allow_resume = true;
@@ -217,13 +284,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->subject.pid = vt_parse_pid(state, arg);
 		return 0;
 	case ARGP_KEY_END:
-		args->collect.holders = args->output.json || args->output.writer.owner;
 		if (!vt_choose_origin(state, &args->subject, args->subject.pid > 0))
 			vt_missing_pid(state, args->output.json, "a PID or --core=FILE is");
-		if (args->folded && !strcmp(args->folded, "-") &&
-		    vt_output_is_json_only(&args->output))
-			argp_error(state,
-				   "--folded and --json cannot both write to standard output");
+		vt_documents_refuse_shared(state, &beside, &args->output);
+		if (args->subject.core)
+			vt_documents_refuse_input(state, &beside, &args->output,
+						  args->subject.core);
 		refuse_together(state, args);
 		vt_again_refuse(state, &args->again, args->subject.core ? "--core" : NULL);
 		return 0;
@@ -246,39 +312,27 @@ static const struct argp argp = {
 	       "its threads are.\v" VT_EXIT_CODES_DOC,
 };
 
-static bool writes_text(const struct arguments *args)
-{
-	bool folded_only = args->folded && !strcmp(args->folded, "-");
-
-	return !folded_only && !vt_output_is_json_only(&args->output);
-}
-
-/* text: what is still to be written of the text; NULL nothing. */
+/*
+ * text: what is still to be written of the text; NULL nothing. A file that cannot be written must
+ * not lose the rest: the process may have changed by the next try.
+ */
 static struct vt_error *write_report(const struct vt_model *model, const struct arguments *args,
 				     vt_write_fn *text)
 {
-	const struct vt_output *output = &args->output;
-	/*
-	 * A file that cannot be written must not lose the text: the process may have changed by the
-	 * next try.
-	 */
-	struct vt_error *json_err = vt_output_json(output, vt_write_report_json, model);
-	struct vt_error *err =
-		args->folded ? vt_output_file(output, vt_write_report_folded, model, args->folded) :
-			       NULL;
+	struct vt_documents beside = documents_of(args);
+	struct vt_error *err = vt_output_json(&args->output, vt_write_report_json, model);
 
-	if (!err && text)
-		err = vt_output_text(output, text, model);
-	if (!json_err)
-		return err;
-	vt_error_destroy(err);
-	return json_err;
+	vt_keep_error(&err, vt_documents_write(&beside, &args->output, model));
+	if (text)
+		vt_keep_error(&err, vt_output_text(&args->output, text, model));
+	return err;
 }
 
 /* On a terminal, the text comes before the further looks, and what these show below it. */
 static struct vt_error *look_again_and_write(struct vt_model *model, const struct arguments *args)
 {
-	bool has_text = writes_text(args);
+	struct vt_documents beside = documents_of(args);
+	bool has_text = !vt_documents_take_output(&beside, &args->output);
 	struct vt_again *again = NULL;
 	struct vt_error *err = NULL;
 	vt_write_fn *text = has_text ? vt_write_report_text : NULL;
@@ -302,11 +356,14 @@ int vt_cmd_report(int argc, char **argv)
 	struct arguments args = { .collect = { .want = VT_WANT_ALL,
 					       .owners = true,
 					       .ledger = true,
+					       .streams = true,
 					       .budget_ns = 5 * VT_NS_PER_S } };
 	struct vt_model model;
 
 	vt_parse_command(&argp, argc, argv, 0, &args);
-	args.collect.holders = args.output.json || args.output.writer.owner;
+	args.collect.holders = args.output.json || args.documents[DOCUMENT_HTML] ||
+			       args.output.writer.owner;
+	args.collect.segment_traces = args.documents[DOCUMENT_SNAPSHOT];
 	vt_output_begin(&args.output);
 	vt_model_init(&model);
 

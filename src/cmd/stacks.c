@@ -7,9 +7,12 @@
 #include "cmd/again.h"
 #include "cmd/cmd.h"
 #include "collect/collect.h"
+#include "cmd/documents.h"
 #include "cmd/options_core.h"
 #include "cmd/output.h"
 #include "base/progress.h"
+#include "report/html/html.h"
+#include "report/profile/threads.h"
 #include "report/writer.h"
 
 enum {
@@ -21,6 +24,16 @@ enum {
 	KEY_READ_ONLY,
 	KEY_TIMEOUT,
 	KEY_DEBUGINFOD,
+	KEY_DOCUMENT, /* and one for each of the documents */
+};
+
+enum { DOCUMENT_SPEEDSCOPE, DOCUMENT_FOLDED, DOCUMENT_HTML, N_DOCUMENTS };
+
+/* Of a struct vt_stacks_document. */
+static const struct vt_document documents[N_DOCUMENTS] = {
+	[DOCUMENT_SPEEDSCOPE] = { "--speedscope", vt_write_stacks_speedscope, NULL, false },
+	[DOCUMENT_FOLDED] = { "--folded", vt_write_stacks_folded, NULL, false },
+	[DOCUMENT_HTML] = { "--html", vt_write_stacks_html, NULL, false },
 };
 
 struct arguments {
@@ -29,6 +42,7 @@ struct arguments {
 	struct vt_collect_options collect;
 	struct vt_output output;
 	struct vt_again_choice again;
+	const char *documents[N_DOCUMENTS]; /* files; NULL none, "-" standard output */
 };
 
 static const struct argp_option options[] = {
@@ -50,14 +64,36 @@ static const struct argp_option options[] = {
 	{ "debuginfod", KEY_DEBUGINFOD, NULL, 0,
 	  "Ask the servers in DEBUGINFOD_URLS for debug files that are not installed, for up to a minute",
 	  0 },
+	{ "speedscope", KEY_DOCUMENT + DOCUMENT_SPEEDSCOPE, "FILE", 0,
+	  "Write the stacks to FILE for speedscope, each process with all of its threads, and each "
+	  "thread",
+	  VT_OUTPUT_GROUP },
+	{ "folded", KEY_DOCUMENT + DOCUMENT_FOLDED, "FILE", 0,
+	  "Write the stacks to FILE with the number of threads in each, in the format of flame "
+	  "graph tools",
+	  0 },
+	{ "html", KEY_DOCUMENT + DOCUMENT_HTML, "FILE", 0,
+	  "Write a page with the threads and who waits for whom to FILE, which needs nothing but a "
+	  "browser",
+	  0 },
 	{ 0 },
 };
+
+static struct vt_documents documents_of(const struct arguments *args)
+{
+	return (struct vt_documents){ documents, args->documents, N_DOCUMENTS };
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
+	struct vt_documents beside = documents_of(args);
 	pid_t *pid;
 
+	if (key >= KEY_DOCUMENT && key < KEY_DOCUMENT + N_DOCUMENTS) {
+		args->documents[key - KEY_DOCUMENT] = arg;
+		return 0;
+	}
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->output;
@@ -99,6 +135,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			vt_missing_pid(state, args->output.json, "a PID or --core=FILE is");
 		if (args->subject.core && args->collect.touch == VT_TOUCH_NOTHING)
 			argp_error(state, "--core and --no-stop exclude each other");
+		vt_documents_refuse_shared(state, &beside, &args->output);
+		if (args->subject.core)
+			vt_documents_refuse_input(state, &beside, &args->output,
+						  args->subject.core);
 		vt_again_refuse(state, &args->again, args->subject.core ? "--core" : NULL);
 		if (args->collect.locals && args->collect.view == VT_VIEW_NATIVE)
 			argp_error(state, "--locals and --native exclude each other");
@@ -135,9 +175,16 @@ enum text_when {
 	TEXT_LAST,    /* with what these show */
 };
 
+static bool has_text(const struct arguments *args)
+{
+	struct vt_documents beside = documents_of(args);
+
+	return !vt_documents_take_output(&beside, &args->output);
+}
+
 static enum text_when when_text(const struct arguments *args)
 {
-	bool text = !vt_output_is_json_only(&args->output);
+	bool text = has_text(args);
 
 	if (!text)
 		return TEXT_NEVER;
@@ -170,7 +217,7 @@ static int look_at(const struct arguments *args, struct vt_stacks_result *result
 		return vt_exit_with(result->err);
 	result->pid = result->model->process.pid;
 	status = (int)result->model->completeness;
-	if (vt_again_wanted(&args->again, !vt_output_is_json_only(&args->output)))
+	if (vt_again_wanted(&args->again, has_text(args)))
 		*again = vt_again_begin(&subject, &args->collect, result->model);
 	if (when_text(args) == TEXT_AT_ONCE)
 		err = write_one(args, result, first);
@@ -221,9 +268,11 @@ static int look_at_all(const struct arguments *args, struct vt_stacks_document *
 	if (text_err)
 		status = worse(status, vt_exit_with(text_err));
 
+	struct vt_documents beside = documents_of(args);
 	VT_ERROR struct vt_error *err =
 		vt_output_json(&args->output, vt_write_stacks_json, document);
 
+	vt_keep_error(&err, vt_documents_write(&beside, &args->output, document));
 	return err ? worse(status, vt_exit_with(err)) : status;
 }
 

@@ -9,16 +9,24 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cluster/cluster.h"
 #include "cmd/cmd.h"
+#include "cmd/documents.h"
+#include "cmd/options_nodes.h"
 #include "cmd/output.h"
 #include "base/progress.h"
 #include "triage/collect.h"
 #include "triage/dir.h"
+#include "job/html/html.h"
+#include "job/profile/stacks.h"
 #include "job/json/json.h"
+#include "job/prometheus/prometheus.h"
 #include "job/rules/rules.h"
 #include "job/text/text.h"
+#include "report/html/html.h"
 
 #define DEFAULT_TIMEOUT_S 60
+#define MAX_FOR_NODE 16 /* words: what say_to_node() has, and NULL */
 /*
  * For getting inside a process, and for each answer from there: the others wait for it at the
  * start, and not much longer.
@@ -42,7 +50,17 @@ enum {
 	KEY_NO_STOP,
 	KEY_RAS,
 	KEY_OWNERS,
+	KEY_KERNELS,
 	KEY_TIMEOUT,
+	KEY_DOCUMENT, /* and one for each of the documents */
+};
+
+enum { HTML, SPEEDSCOPE, FOLDED, N_DOCUMENTS };
+
+static const struct vt_document kinds[N_DOCUMENTS] = {
+	[HTML] = { "--html", vt_write_job_html, NULL, false },
+	[SPEEDSCOPE] = { "--speedscope", vt_write_job_speedscope, NULL, false },
+	[FOLDED] = { "--folded", vt_write_job_folded, NULL, false },
 };
 
 struct words {
@@ -54,14 +72,19 @@ struct arguments {
 	struct words words; /* pids, or directories after --from */
 	struct words from, cores;
 	struct vt_triage_options triage;
+	struct vt_cluster_options nodes; /* no engine: this machine only */
 	struct vt_output output;
+	const char *files[N_DOCUMENTS];
+	const char *for_node[MAX_FOR_NODE];
+	char kernels_for_node[32]; /* "--kernels=30" */
+	mode_t umask;              /* the user's */
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Which processes (their launchers and descendants are included):", 1 },
 	{ "all-gpu", KEY_ALL_GPU, NULL, 0,
 	  "All that use a GPU, and all that their launchers started", 0 },
-	{ "job", KEY_JOB, "NUMBER", 0, "Those of this Slurm job", 0 },
+	{ "job", KEY_JOB, "NUMBER", 0, "Those of this Slurm job on this machine", 0 },
 	{ "cgroup", KEY_CGROUP, "PATH", 0, "Those in this control group or below it", 0 },
 	{ "match", KEY_MATCH, "REGEX", 0,
 	  "Those whose command line matches this extended regular expression", 0 },
@@ -74,12 +97,16 @@ static const struct argp_option options[] = {
 	  "The files of the machine that made the cores, as for vramtap report", 0 },
 	{ "from", KEY_FROM, "DIR", 0, "Read no processes; combine the results saved in each DIR",
 	  0 },
-	{ NULL, 0, NULL, 0, "Where the results go:", 2 },
+	{ NULL, 0, NULL, 0, "Where the results go:", 3 },
 	{ "output", 'o', "DIR", 0,
 	  "Also write report.json, summary.txt and a report of each process to DIR (created if missing; "
 	  "otherwise empty or from an earlier triage)",
 	  0 },
-	{ NULL, 0, NULL, 0, "How to treat the processes:", 3 },
+	{ "html", KEY_DOCUMENT + HTML, "FILE", 0,
+	  "Write a page with pictures of the job to FILE, which needs nothing but a browser; - is "
+	  "standard output, instead of the text",
+	  0 },
+	{ NULL, 0, NULL, 0, "How to treat the processes:", 4 },
 	{ "read-only", KEY_READ_ONLY, NULL, 0, "Run no code in the processes (default)", 0 },
 	{ "inject", KEY_INJECT, NULL, 0,
 	  "Run vramtap's helper in the ranks, as vramtap report does; implies --ras", 0 },
@@ -92,10 +119,26 @@ static const struct argp_option options[] = {
 	  "Look for what keeps the ranks' memory alive, and compare how much of it is parameters, "
 	  "activations and so on; takes some tenths of a second for each rank, after the stop",
 	  0 },
+	{ "kernels", KEY_KERNELS, "TIME", OPTION_ARG_OPTIONAL,
+	  "Have the installed CUDA debugger (cuda-gdb) tell which kernels run on the GPU of each rank; "
+	  "when all is read, this stops all ranks at the same time, each for 0.3 to 3 s; TIME: how long "
+	  "to wait for it (default 30s)",
+	  0 },
 	{ "timeout", KEY_TIMEOUT, "TIME", 0,
 	  "The limit for all processes together; unfinished ones are left out (default 60s)", 0 },
+	{ "speedscope", KEY_DOCUMENT + SPEEDSCOPE, "FILE", 0,
+	  "Write the stacks of the job to FILE for speedscope, with the number of threads in each, "
+	  "what they do and whose they are",
+	  VT_OUTPUT_GROUP },
+	{ "folded", KEY_DOCUMENT + FOLDED, "FILE", 0,
+	  "Write the same to FILE in the format of flame graph tools", 0 },
 	{ 0 },
 };
+
+static struct vt_documents documents_of(const struct arguments *args)
+{
+	return (struct vt_documents){ .kinds = kinds, .files = args->files, .n = N_DOCUMENTS };
+}
 
 /* ---- the command line ---- */
 
@@ -133,31 +176,81 @@ static void add_pids(struct argp_state *state, struct arguments *args)
 	}
 }
 
+/* What is read must not be replaced: it may be all there is of a job. */
+static void refuse_inputs(const struct argp_state *state, const struct arguments *args,
+			  const struct vt_documents *documents)
+{
+	for (size_t i = 0; i < args->cores.list.n; i++)
+		vt_documents_refuse_input(state, documents, &args->output,
+					  args->cores.list.data[i]);
+	for (size_t i = 0; i < args->from.list.n; i++) {
+		VT_FREE char *report = NULL;
+
+		if (asprintf(&report, "%s/%s", args->from.list.data[i], VT_TRIAGE_REPORT) < 0)
+			argp_failure(state, VT_EXIT_NOTHING, 0, "out of memory");
+		else
+			vt_documents_refuse_input(state, documents, &args->output, report);
+	}
+}
+
+/* A pid or a core is on one machine. */
+static void check_nodes(struct argp_state *state, struct arguments *args)
+{
+	struct vt_cluster_options *nodes = &args->nodes;
+
+	vt_nodes_check(state, nodes);
+	if (!nodes->engine)
+		return;
+	if (args->words.list.n || args->choice.children_of || args->cores.list.n ||
+	    args->from.list.n)
+		argp_error(state,
+			   "--%s excludes PIDs, --children-of, --with-core and --from: --match or "
+			   "--all-gpu choose on each node",
+			   nodes->engine);
+	if (vt_nodes_is_slurm(nodes) && args->choice.slurm)
+		argp_error(state, "--slurm and --job exclude each other");
+}
+
 static void check_arguments(struct argp_state *state, struct arguments *args)
 {
 	VT_ERROR struct vt_error *err = vt_triage_check_choice(&args->choice);
+	const struct vt_documents documents = documents_of(args);
 
+	vt_documents_refuse_shared(state, &documents, &args->output);
 	if (err)
 		argp_error(state, "%s", err->message);
+	check_nodes(state, args);
 	if (!args->cores.list.n && (args->triage.paths.exe || args->triage.paths.sysroot))
 		argp_error(state, "--exe and --sysroot go with --with-core");
 	if (args->from.list.n) {
 		for (size_t i = 0; i < args->words.list.n; i++)
 			add_word(state, &args->from, args->words.list.data[i]);
+		refuse_inputs(state, args, &documents);
 		if (is_anything_chosen(&args->choice) || args->cores.list.n)
 			argp_error(state, "--from and processes exclude each other");
 		return;
 	}
 	add_pids(state, args);
-	if (!is_anything_chosen(&args->choice) && !args->cores.list.n)
+	refuse_inputs(state, args, &documents);
+	if (!is_anything_chosen(&args->choice) && !args->cores.list.n && !args->nodes.engine)
 		argp_error(
 			state,
-			"which processes? PIDs are missing, or --all-gpu, --job, --cgroup, --match, --children-of or --from");
-	if (args->output.quiet && !args->triage.directory && !args->output.json)
-		argp_error(state, "--quiet leaves no result without -o DIR or --json=FILE");
+			"which processes? PIDs are missing, or --all-gpu, --job, --cgroup, --match, --children-of, --slurm or --from");
+	if (args->output.quiet && !args->triage.directory && !args->output.json &&
+	    !args->output.prometheus && !vt_documents_any(&documents))
+		argp_error(state,
+			   "--quiet leaves no result without -o DIR, or a file for one of --json, "
+			   "--prometheus, --html, --speedscope and --folded");
 	if (args->triage.inject && args->triage.collect.touch != VT_TOUCH_INSIDE)
 		argp_error(state, "--inject and %s exclude each other",
 			   vt_touch_option(args->triage.collect.touch));
+	if (args->triage.collect.kernels_ns && args->triage.collect.touch == VT_TOUCH_NOTHING)
+		argp_error(state, "--kernels and --no-stop exclude each other");
+	if (args->triage.collect.kernels_ns && args->output.prometheus)
+		argp_error(
+			state,
+			"--kernels and --prometheus exclude each other: a debugger that stops each "
+			"rank is not for what a timer runs, and metrics have no kernels");
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -167,6 +260,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->output;
+		state->child_inputs[1] = &args->nodes;
 		return 0;
 	case KEY_ALL_GPU:
 		args->choice.all_gpu = true;
@@ -216,6 +310,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_OWNERS:
 		args->triage.collect.owners = true;
 		return 0;
+	case KEY_DOCUMENT + HTML:
+		args->files[HTML] = arg;
+		args->triage.page = vt_html_write_report;
+		return 0;
+	case KEY_DOCUMENT + SPEEDSCOPE:
+	case KEY_DOCUMENT + FOLDED:
+		args->files[key - KEY_DOCUMENT] = arg;
+		return 0;
+	case KEY_KERNELS:
+		args->triage.collect.kernels_ns = vt_parse_kernels(state, arg);
+		return 0;
 	case KEY_TIMEOUT:
 		args->triage.timeout_ns = vt_parse_timeout(state, arg);
 		return 0;
@@ -230,17 +335,21 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp_child children[] = { { &vt_format_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp_child children[] = {
+	{ &vt_prometheus_argp, 0, NULL, 0 },
+	{ &vt_nodes_argp, 0, NULL, 0 },
+	{ 0 },
+};
 
 static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.children = children,
 	.args_doc =
-		"PID...\n--all-gpu|--job=NUMBER|--cgroup=PATH|--match=REGEX|--children-of=PID\n--from DIR...",
+		"PID...\n--all-gpu|--job=NUMBER|--cgroup=PATH|--match=REGEX|--children-of=PID\n--slurm=JOB|--kubectl=SELECTOR|--mpirun=HOSTS|--clush=NODES\n--from DIR...",
 	.doc = "Examine all processes of a job at the same instant, and show which differ, what "
-	       "they wait for and which hold the memory of each GPU; or combine results saved on "
-	       "several machines. With --quiet the summary goes to DIR only.\v"
+	       "they wait for and which hold the memory of each GPU: on this machine, or on all that a "
+	       "job has; or combine results saved on several machines. With --quiet the summary goes to DIR only.\v"
 	       "Exit status: 0 everything is known about every process of the job; 1 partial (the "
 	       "report says what is missing and why); 2 nothing could be learned; 3 not permitted "
 	       "for any process (the message says what would allow it); 64 wrong usage.",
@@ -354,25 +463,125 @@ static struct vt_error *load_one(const struct arguments *args, const char *direc
 }
 
 /* An unreadable file must not lose the others. */
+static bool load_or_miss(const struct arguments *args, const char *directory, struct vt_job *job)
+{
+	VT_ERROR struct vt_error *err = load_one(args, directory, job);
+
+	if (err) {
+		vt_exit_with(err);
+		vt_job_miss(job, err->message);
+	}
+	return !err;
+}
+
+static struct vt_error *status_of_loaded(size_t n_loaded, size_t n, int *status)
+{
+	*status = n_loaded == n ? VT_EXIT_COMPLETE : VT_EXIT_PARTIAL;
+	return n_loaded ? NULL : vt_error_create(VT_ERR_NOTFOUND, "nothing could be read");
+}
+
+static struct vt_error *prepare_directory(struct arguments *args)
+{
+	return args->triage.directory ? vt_triage_dir_prepare(args->triage.directory, false,
+							      &args->triage.directory_lock) :
+					NULL;
+}
+
 static struct vt_error *load(struct arguments *args, struct vt_job *job, int *status)
 {
 	size_t n_loaded = 0;
 
-	if (args->triage.directory)
-		VT_TRY(vt_triage_dir_prepare(args->triage.directory, false,
-					     &args->triage.directory_lock));
+	VT_TRY(prepare_directory(args));
 	vt_progress("reading what was saved");
-	for (size_t i = 0; i < args->from.list.n; i++) {
-		VT_ERROR struct vt_error *err = load_one(args, args->from.list.data[i], job);
+	for (size_t i = 0; i < args->from.list.n; i++)
+		n_loaded += load_or_miss(args, args->from.list.data[i], job);
+	return status_of_loaded(n_loaded, args->from.list.n, status);
+}
 
-		if (err) {
+/* ---- many machines ---- */
+
+static struct vt_cluster cluster;
+
+static const char *interrupt_cluster(void)
+{
+	vt_cluster_interrupt(&cluster);
+	return "interrupted; the nodes were told to end";
+}
+
+/* What a node's vramtap is told: which processes, and how to treat them. */
+static void say_to_node(struct arguments *args)
+{
+	const struct vt_triage_choice *choice = &args->choice;
+	const struct vt_collect_options *collect = &args->triage.collect;
+	const struct {
+		bool given;
+		const char *option, *value;
+	} words[] = {
+		{ choice->slurm, "--job", choice->slurm },
+		{ choice->cgroup, "--cgroup", choice->cgroup },
+		{ choice->match, "--match", choice->match },
+		{ choice->all_gpu ||
+			  (!is_anything_chosen(choice) && !vt_nodes_is_slurm(&args->nodes)),
+		  "--all-gpu", NULL },
+		{ args->triage.inject, "--inject", NULL },
+		{ args->triage.ras, "--ras", NULL },
+		{ collect->touch != VT_TOUCH_INSIDE, vt_touch_option(collect->touch), NULL },
+		{ collect->owners, "--owners", NULL },
+		{ collect->kernels_ns, args->kernels_for_node, NULL },
+	};
+	size_t n = 0;
+
+	snprintf(args->kernels_for_node, sizeof(args->kernels_for_node), "--kernels=%llu",
+		 (unsigned long long)(collect->kernels_ns / VT_NS_PER_S));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (!words[i].given)
+			continue;
+		args->for_node[n++] = words[i].option;
+		if (words[i].value)
+			args->for_node[n++] = words[i].value;
+	}
+	args->for_node[n] = NULL;
+}
+
+static struct vt_error *load_nodes(struct arguments *args, struct vt_job *job, int *status)
+{
+	size_t n_loaded = 0;
+
+	for (size_t i = 0; i < cluster.nodes.n; i++) {
+		const struct vt_cluster_node *node = &cluster.nodes.data[i];
+
+		if (node->directory) {
+			n_loaded += load_or_miss(args, node->directory, job);
+		} else {
+			VT_ERROR struct vt_error *err =
+				vt_error_create(VT_ERR_NOTFOUND, "%s", node->why);
+
 			vt_exit_with(err);
 			vt_job_miss(job, err->message);
 		}
-		n_loaded += !err;
 	}
-	*status = n_loaded == args->from.list.n ? VT_EXIT_COMPLETE : VT_EXIT_PARTIAL;
-	return n_loaded ? NULL : vt_error_create(VT_ERR_NOTFOUND, "nothing could be read");
+	return status_of_loaded(n_loaded, cluster.nodes.n, status);
+}
+
+static struct vt_error *ask_nodes(struct arguments *args, struct vt_job *job, int *status)
+{
+	struct vt_error *err = prepare_directory(args);
+
+	if (err)
+		return err;
+	args->nodes.directory = args->triage.directory;
+	args->nodes.timeout_ns = args->triage.timeout_ns;
+	args->nodes.for_node = args->for_node;
+	say_to_node(args);
+	vt_output_on_interrupt(interrupt_cluster);
+	vt_progress("waiting for the nodes");
+	err = vt_cluster_collect(&cluster, &args->nodes);
+	vt_progress_end();
+	if (!err)
+		err = load_nodes(args, job, status);
+	vt_output_on_interrupt(NULL);
+	vt_cluster_deinit(&cluster);
+	return err;
 }
 
 static int worse(int a, int b)
@@ -406,9 +615,19 @@ static void say_where(const struct arguments *args)
 		fputs("To send: ", stdout);
 		vt_print_escaped(stdout, directory);
 		fputs("/" VT_TRIAGE_REPORT "\n", stdout);
-	} else if (!args->from.list.n) {
+	} else if (!args->from.list.n && !args->files[HTML]) {
 		fputs("Nothing was saved; -o DIR does that.\n", stdout);
 	}
+}
+
+/* Another user's program reads them: they have no command lines, and the mode that files have. */
+static struct vt_error *write_metrics(const struct arguments *args, const struct vt_job *job)
+{
+	mode_t before = umask(args->umask);
+	struct vt_error *err = vt_output_prometheus(&args->output, vt_write_job_prometheus, job);
+
+	umask(before);
+	return err;
 }
 
 /* The directory first: a user in a hurry needs it most. A full disk must not lose the text. */
@@ -417,18 +636,25 @@ static int write_all(const struct arguments *args, struct vt_job *job, int statu
 	VT_ERROR struct vt_error *dir_err = args->triage.directory ? write_directory(args, job) :
 								     NULL;
 	VT_ERROR struct vt_error *json_err = vt_output_json(&args->output, vt_write_job_json, job);
+	VT_ERROR struct vt_error *metrics_err = write_metrics(args, job);
+	const struct vt_documents documents = documents_of(args);
+	VT_ERROR struct vt_error *documents_err =
+		vt_documents_write(&documents, &args->output, job);
+	bool has_text = !vt_documents_take_output(&documents, &args->output) && !args->output.quiet;
 	VT_ERROR struct vt_error *err =
-		vt_output_is_json_only(&args->output) || args->output.quiet ?
-			NULL :
-			vt_output_text(&args->output, vt_write_job_text, job);
+		has_text ? vt_output_text(&args->output, vt_write_job_text, job) : NULL;
 
 	if (dir_err)
 		status = worse(status, vt_exit_with(dir_err));
 	if (json_err)
 		status = worse(status, vt_exit_with(json_err));
+	if (metrics_err)
+		status = worse(status, vt_exit_with(metrics_err));
+	if (documents_err)
+		status = worse(status, vt_exit_with(documents_err));
 	if (err)
 		status = worse(status, vt_exit_with(err));
-	if (!dir_err && !err && !vt_output_is_json_only(&args->output) && !args->output.quiet)
+	if (!dir_err && !err && has_text)
 		say_where(args);
 	return status;
 }
@@ -455,21 +681,23 @@ int vt_cmd_triage(int argc, char **argv)
 
 	vt_parse_command(&argp, argc, argv, 0, &args);
 	vt_output_begin(&args.output);
-	umask(077); /* names and command lines of programs are private */
+	args.umask = umask(077); /* names and command lines of programs are private */
 	vt_job_init(&job);
 	job.tool_version = PACKAGE_VERSION;
+	job.directory = args.triage.directory;
 	clock_gettime(CLOCK_REALTIME, &job.when);
 
-	VT_ERROR struct vt_error *err = args.from.list.n ?
-						load(&args, &job, &status) :
-						collect_suspects(&args, &job, &status, &signo);
+	VT_ERROR struct vt_error *err =
+		args.from.list.n  ? load(&args, &job, &status) :
+		args.nodes.engine ? ask_nodes(&args, &job, &status) :
+				    collect_suspects(&args, &job, &status, &signo);
 
 	vt_progress_end();
 	if (err) {
 		status = vt_exit_with(err);
 	} else {
 		vt_job_account(&job);
-		if (args.from.list.n)
+		if (args.from.list.n || args.nodes.engine)
 			status = worse(status, (int)job.completeness);
 		status = write_all(&args, &job, status);
 	}

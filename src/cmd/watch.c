@@ -20,6 +20,7 @@ enum {
 	KEY_NO_OWNERS,
 	KEY_READ_ONLY,
 	KEY_THEN,
+	KEY_HTML,
 	KEY_EXEC,
 	KEY_TIMEOUT,
 	KEY_CHILDREN_OF,
@@ -59,6 +60,10 @@ static const struct argp_option options[] = {
 	  "and so on; default: vramtap-oom-HOST-PID-TIME.json), with --grow the last one; - is "
 	  "standard output, instead of the text",
 	  0 },
+	{ "html", KEY_HTML, "FILE", 0,
+	  "Write a page with pictures of the report to FILE: with --on-oom one per event (the second "
+	  "to FILE.2, and so on), with --grow the last one, and how the memory went over time",
+	  0 },
 	{ "exec", KEY_EXEC, "CMD", 0,
 	  "With --on-oom, run CMD in the shell when a report is written. VRAMTAP_PID is the "
 	  "process, VRAMTAP_REPORT the file",
@@ -97,6 +102,12 @@ static void check_arguments(struct argp_state *state, struct vt_watch_options *a
 	if (args->then && !*args->then)
 		argp_error(state, "--then needs a file name");
 	args->many = args->pids.n != 1 || args->children_of || (args->on_oom && args->grow);
+	if (args->html && (!*args->html || !strcmp(args->html, "-")))
+		argp_error(state, "--html needs a file name");
+	if (args->html && args->many)
+		argp_error(state, "--html goes with one process that is watched for one thing");
+	vt_refuse_shared_file(state, "--html", args->html, args->output.json ? "--json" : "--then",
+			      args->then);
 	if (args->many && args->then && !strcmp(args->then, "-"))
 		argp_error(state, "standard output has room for one report: give --then a file");
 }
@@ -143,6 +154,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_THEN:
 		args->then = arg;
+		return 0;
+	case KEY_HTML:
+		args->html = arg;
 		return 0;
 	case KEY_EXEC:
 		args->exec = arg;
@@ -217,6 +231,8 @@ static struct vt_error *check_output(const struct vt_watch_options *args)
 			VT_ERR_NOTFOUND,
 			"in %s, a percent sign is one of %%h (the host), %%p (the process), %%t (the time) and %%%%",
 			args->then);
+	if (args->html)
+		VT_TRY(check_directory(args->html));
 	if (args->then)
 		return args->many ? vt_oom_pattern_check(args->then) : check_directory(args->then);
 	if (!args->on_oom)

@@ -27,6 +27,7 @@ struct vt_watch_options {
 	uint64_t timeout_ns;               /* 0: none */
 	uint64_t every_ns;                 /* --grow: time between two reports */
 	const char *then; /* the file for the reports; NULL none, "-" standard output */
+	const char *html; /* the file for the pages; NULL none */
 	const char *exec; /* --on-oom: a command for the shell, NULL none */
 	struct vt_record_options record; /* --on-oom: used where recording is off */
 	struct vt_collect_options collect;

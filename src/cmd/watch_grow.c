@@ -25,6 +25,7 @@
 #include "record/oom_file.h"
 #include "report/diff/grown.h"
 #include "report/diff/growth.h"
+#include "report/html/html.h"
 #include "report/diff/keepers.h"
 #include "report/state_words.h"
 #include "report/text/line.h"
@@ -865,7 +866,7 @@ static struct vt_error *look_again(struct grow *g)
 	struct vt_model model;
 	struct vt_error *err;
 
-	if (!g->options->then || !g->looks ||
+	if ((!g->options->then && !g->options->html) || !g->looks ||
 	    ((!extras.owners || g->model.owners.state == VT_OWNERS_READ) &&
 	     (!extras.ledger || g->model.ledger.known)))
 		return NULL;
@@ -952,7 +953,10 @@ static bool fill_growth(struct grow *g)
 	growth->seconds = (double)(g->last_ns - g->first_ns) / VT_NS_PER_S;
 	growth->line_seconds = line_seconds(g);
 	return vt_grown_take(&g->model, &g->lines) && vt_grown_take(&g->model, telling(g)) &&
-	       vt_grown_take(&g->model, &g->owners);
+	       vt_grown_take(&g->model, &g->owners) &&
+	       vt_grown_take_course(&g->model, &g->owners) &&
+	       vt_grown_take_course(&g->model, telling(g)) &&
+	       vt_grown_take_course(&g->model, &g->lines);
 }
 
 /* Of the last look, and of what grew in all of them. */
@@ -979,6 +983,9 @@ static struct vt_error *save(const struct grow *g)
 	struct vt_oom_saved saved = { 0 };
 	struct vt_error *err;
 
+	if (options->html && !options->on_oom)
+		VT_TRY(vt_output_file(&options->output, vt_write_report_html, &g->model,
+				      options->html));
 	if (!options->then || options->on_oom)
 		return NULL;
 	if (!options->many)

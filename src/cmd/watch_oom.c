@@ -12,16 +12,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "cmd/cmd.h"
+#include "cmd/documents.h"
 #include "base/progress.h"
 #include "record/loaded.h"
 #include "record/oom_catch.h"
 #include "record/oom_file.h"
 #include "record/target.h"
 #include "cmd/watch.h"
+#include "report/html/html.h"
 #include "report/writer.h"
 
 /* A program that runs out of memory all the time would fill the disk. */
@@ -48,21 +51,28 @@ struct watch {
 /* ---- what is done with a report ---- */
 
 /* FILE, FILE.2, FILE.3; "-" stays. */
-static char *report_name(const struct watch *w)
+static char *numbered_name(const struct watch *w, const char *file)
 {
-	const char *then = w->options->then;
 	char *name;
 
-	if (w->n_reports <= 1 || !strcmp(then, "-"))
-		return strdup(then);
-	return asprintf(&name, "%s.%zu", then, w->n_reports) < 0 ? NULL : name;
+	if (w->n_reports <= 1 || !strcmp(file, "-"))
+		return strdup(file);
+	return asprintf(&name, "%s.%zu", file, w->n_reports) < 0 ? NULL : name;
+}
+
+static struct vt_error *save_page(const struct watch *w, const struct vt_model *model)
+{
+	VT_FREE char *path = numbered_name(w, w->options->html);
+
+	return path ? vt_output_file(&w->options->output, vt_write_report_html, model, path) :
+		      &vt_enomem;
 }
 
 static struct vt_error *save_then(const struct watch *w, const struct vt_model *model,
 				  struct vt_oom_saved *saved)
 {
 	struct vt_output output = w->options->output;
-	char *path = report_name(w);
+	char *path = numbered_name(w, w->options->then);
 	struct vt_error *err;
 
 	if (!path)
@@ -232,6 +242,7 @@ static struct vt_error *save(struct watch *w, const struct vt_model *model)
 {
 	struct vt_oom_saved saved = { 0 };
 	struct vt_error *err = save_report(w, model, &saved), *text_err = NULL;
+	struct vt_error *page_err = w->options->html ? save_page(w, model) : NULL;
 
 	vt_watchers_lock(w->options->output_lock);
 	if (shows_text(w))
@@ -242,9 +253,8 @@ static struct vt_error *save(struct watch *w, const struct vt_model *model)
 	if (!err && w->options->exec)
 		err = run_command(w, saved.json);
 	vt_oom_saved_deinit(&saved);
-	if (!err)
-		return text_err;
-	vt_error_destroy(text_err);
+	vt_keep_error(&err, page_err);
+	vt_keep_error(&err, text_err);
 	return err;
 }
 

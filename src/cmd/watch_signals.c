@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/ends.h"
 #include "base/progress.h"
 #include "cmd/watch.h"
 #include "target/session.h"
@@ -24,11 +25,7 @@ static void on_signal(int signo)
 
 void vt_watch_catch_signals(void)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-	struct sigaction action = { .sa_handler = on_signal };
-
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaction(signals[i], &action, NULL);
+	vt_ends_handle(on_signal, NULL);
 }
 
 bool vt_watch_ended(void)

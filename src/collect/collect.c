@@ -56,6 +56,9 @@ static void begin_memory(struct vt_collect *c)
 static void finish_memory(struct vt_collect *c)
 {
 	vt_collect_limits(c);
+	vt_collect_streams(c, 1);
+	vt_helper_destroy(c->helper);
+	c->helper = NULL;
 	vt_collect_recorded_join(c);
 	vt_collect_history_read(c);
 	vt_collect_moment_is_read(c);
@@ -66,6 +69,7 @@ static void finish_memory(struct vt_collect *c)
 	vt_collect_traces_finish(c);
 	vt_collect_owners_finish(c);
 	vt_collect_usage_finish(c);
+	vt_collect_faults(c);
 	vt_collect_say_not_asked(c);
 }
 
@@ -107,6 +111,7 @@ static struct vt_error *collect_target(struct vt_collect *c, const struct vt_sub
 				      wants_memory(c) ? LOCK_WAIT_NS : c->options->budget_ns));
 	collect_report(c);
 	vt_collect_around(c);
+	vt_collect_kernels(c, subject);
 	c->target.origin->finish(c);
 	return NULL;
 }
@@ -120,6 +125,7 @@ static void collect_deinit(struct vt_collect *c)
 	vt_collect_traces_deinit(c);
 	vt_collect_owners_deinit(c);
 	vt_collect_usage_deinit(c);
+	vt_collect_streams_deinit(c);
 	vt_collect_python_deinit(c);
 	vt_target_close(&c->target);
 }

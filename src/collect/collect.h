@@ -38,7 +38,9 @@ struct vt_collect_moment {
  * For a caller that wants the stacks of several processes at one moment (triage): called when all
  * is prepared, just before the threads of this one are stopped or read as they sleep, and may wait
  * there; after that, before slow work (names); and when nothing is left but to wait for what
- * another worker finds out (lines_memo). Each is called at most once, in that order.
+ * another worker finds out (lines_memo). Each is called at most once, in that order. Then debug, if
+ * the CUDA debugger is to be asked, which holds the process: it may wait, too, and tells until when
+ * the debugger may take; 0: it is not asked.
  *
  * Owners are looked for when the process runs again: no stop gets longer by them.
  */
@@ -46,6 +48,7 @@ struct vt_collect_together {
 	void (*wait)(void *arg);
 	void (*released)(void *arg);
 	void (*waits)(void *arg);
+	uint64_t (*debug)(void *arg);
 	void *arg;
 	/* For owners: */
 	uint64_t owners_until_ns; /* what is not read by then is left out */
@@ -61,10 +64,13 @@ struct vt_collect_options {
 	bool all_owners;      /* the same, whatever it takes */
 	bool hide_tensors;    /* as if the layout of PyTorch's tensors were not known */
 	bool holders;         /* of each block all holders, not only the one with the best name */
+	bool segment_traces;  /* the backtraces that PyTorch recorded of segments */
 	bool ledger;          /* every allocation that the driver knows of */
 	bool ask_jax;         /* JAX tells where its arrays were made */
 	bool ask_collectives; /* PyTorch tells the state of its collectives */
+	bool streams;         /* which streams have unfinished work */
 	bool debuginfod;      /* debuginfod may be asked for debug files */
+	uint64_t kernels_ns;  /* how long the CUDA debugger may take; 0: it is not asked */
 	bool allow_resume;    /* a process stopped by a signal may be continued for the injection */
 	/*
 	 * For getting inside, and again for each answer of the helper; without a stop: for the
@@ -78,6 +84,7 @@ struct vt_collect_options {
 	struct vt_lines_memo *lines_memo;
 	const struct vt_collect_together *together; /* NULL: no waiting */
 	bool usage_elsewhere; /* the caller asks who uses the devices, for many reports at once */
+	const struct vt_fault_log *fault_log; /* and has read the kernel's log; NULL: it has not */
 };
 
 /* TORCH_FR_BUFFER_SIZE, or its old name; as it was at the process's start. */
@@ -147,14 +154,15 @@ struct vt_collect {
 	struct vt_collect_traces *traces;     /* collect/traces.c's own */
 	struct vt_collect_owners *owners;     /* collect/owners.c's own */
 	struct vt_collect_usage *usage;       /* collect/usage.c's own */
+	struct vt_collect_streams *streams;   /* collect/streams.c's own */
 	struct vt_asked_owners asked_owners;
 	VT_VEC(struct vt_jax_object) jax_objects; /* arrays, as JAX itself told */
 	struct vt_python *python;                 /* collect/context.c's own */
 	bool have_python;
 	/* where a thread's current context is (helper_abi.h); slot 0: unknown */
 	int context_slot, context_inner;
-	struct vt_helper
-		*helper;  /* kept beyond vt_collect_inside(), for collect/limits.c; or NULL */
+	/* kept beyond vt_collect_inside(), for collect/limits.c and collect/streams.c; or NULL */
+	struct vt_helper *helper;
 	pid_t helper_tid; /* of this report's own helper thread: not part of the target */
 	enum vt_moment moment;
 	struct vt_flight_setting flight; /* the environment's settings for the flight recorder */
@@ -228,13 +236,31 @@ void vt_collect_say_not_asked(struct vt_collect *c);
 bool vt_collect_ledger(struct vt_collect *c, struct vt_helper *helper);
 /*
  * collect/limits.c: the local memory of kernels. Whether the helper is kept for it (c->helper)
- * until the stacks are known; the question, which is not asked if it might wait. The helper ends
- * with it.
+ * until the stacks are known; the question, which is not asked if it might wait.
  */
 bool vt_collect_limits_wanted(const struct vt_collect *c);
 void vt_collect_limits(struct vt_collect *c);
+/*
+ * collect/streams.c: which streams have unfinished work. Asked at two moments, 0 and 1: when all
+ * else was asked inside, and at the end.
+ */
+void vt_collect_streams(struct vt_collect *c, unsigned int moment);
+void vt_collect_streams_deinit(struct vt_collect *c);
 /* Whether it may keep a lock of the driver, by its stack. */
 bool vt_collect_may_be_in_driver(const struct vt_model_thread *t);
+/* collect/kernels.c: the CUDA debugger tells what runs on the devices. Comes last. */
+/* NULL: the debugger would reach the driver in the process; else why not (kernels_meet.c). */
+const char *vt_collect_why_debugger_misses(struct vt_collect *c);
+/* The same of a driver that is not in use (kernels_fork.c); has_threads: of its own. */
+const char *vt_collect_why_no_driver(const struct vt_collect *c, bool has_threads);
+/*
+ * NULL: the process stands still, and has for some time; else why the debugger could block it
+ * (kernels_still.c). Stops it some times, for a moment.
+ */
+const char *vt_collect_why_it_goes_on(struct vt_collect *c, const struct vt_subject *subject);
+/* Where kernels of Triton's were made (kernels_source.c). */
+void vt_collect_kernels_source(struct vt_collect *c);
+void vt_collect_kernels(struct vt_collect *c, const struct vt_subject *subject);
 /* collect/pinned.c: PyTorch's pinned host memory, while the target runs */
 void vt_collect_pinned(struct vt_collect *c);
 
@@ -354,6 +380,9 @@ void vt_collect_usage_before(struct vt_collect *c);
 void vt_collect_usage_after(struct vt_collect *c);
 void vt_collect_usage_finish(struct vt_collect *c);
 void vt_collect_usage_deinit(struct vt_collect *c);
+
+/* collect/faults.c: what the driver logged of faults; once the devices are known. */
+void vt_collect_faults(struct vt_collect *c);
 
 /* ---- collect/context.c: what all stages use ---- */
 

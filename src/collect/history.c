@@ -16,7 +16,7 @@ struct vt_collect_history {
 	struct vt_torch_history history;
 	struct vt_python *python; /* owns the names of functions and files; NULL none */
 	struct vt_trace_in_set *traces;
-	uint32_t *of_block;
+	uint32_t *of_block, *of_segment;
 };
 
 /* PyTorch counts its allocations; if the count has not changed, the blocks are the listed ones. */
@@ -56,6 +56,7 @@ static struct vt_error *read_history(struct vt_collect *c, struct vt_collect_his
 		.layout = &c->torch.layout,
 		.blocks = c->model->blocks,
 		.n_blocks = c->model->n_blocks,
+		.segments = c->options->segment_traces,
 		.counters = counters,
 		.n_counters = find_counters(c, counters),
 		.deadline_ns = vt_now_ns() + READ_NS,
@@ -75,7 +76,8 @@ void vt_collect_history_read(struct vt_collect *c)
 			      "backtraces that PyTorch may have recorded are not shown: %s",
 			      c->torch.row ? "releases before 2.1 keep them in another form" :
 					     "no block shows where they are in this release");
-	if (!vt_torch_history_any(model->blocks, model->n_blocks))
+	if (!vt_torch_history_any(model->blocks, model->n_blocks) &&
+	    (!c->options->segment_traces || c->torch.layout.block.context == VT_TORCH_NO_FIELD))
 		return;
 
 	struct vt_collect_history *h = calloc(1, sizeof(*h));
@@ -98,6 +100,7 @@ void vt_collect_history_deinit(struct vt_collect *c)
 	vt_torch_history_deinit(&h->history);
 	free(h->traces);
 	free(h->of_block);
+	free(h->of_segment);
 	free(h);
 	c->history = NULL;
 }
@@ -121,7 +124,8 @@ static bool copy_traces(struct vt_collect_history *h)
 	return h->traces;
 }
 
-static bool find_blocks(struct vt_collect_history *h, size_t n)
+/* For each block: the trace of it, or of the segment that it begins. */
+static uint32_t *number_traces(const uint32_t *trace_of, const uint8_t *fate_of, size_t n)
 {
 	static const enum vt_untraced why[VT_HISTORY_N_FATES] = {
 		[VT_HISTORY_NONE] = VT_UNTRACED_NOT_RECORDED,
@@ -131,14 +135,28 @@ static bool find_blocks(struct vt_collect_history *h, size_t n)
 		[VT_HISTORY_SKIPPED] = VT_UNTRACED_UNREADABLE,
 	};
 
-	h->of_block = malloc((n + 1) * sizeof(*h->of_block));
-	for (size_t i = 0; h->of_block && i < n; i++) {
-		enum vt_history_fate fate = (enum vt_history_fate)h->history.fate_of[i];
+	uint32_t *numbers = malloc((n + 1) * sizeof(*numbers));
 
-		h->of_block[i] = fate == VT_HISTORY_READ ? h->history.trace_of[i] :
-							   VT_UNTRACED(why[fate]);
+	for (size_t i = 0; numbers && i < n; i++) {
+		enum vt_history_fate fate = (enum vt_history_fate)fate_of[i];
+
+		numbers[i] = fate == VT_HISTORY_READ ? trace_of[i] : VT_UNTRACED(why[fate]);
 	}
-	return h->of_block;
+	return numbers;
+}
+
+/* Where no block has a context, nothing is recorded of blocks. */
+static bool find_blocks(struct vt_collect_history *h, size_t n)
+{
+	const struct vt_torch_history *history = &h->history;
+
+	if (history->n[VT_HISTORY_NONE] < n)
+		h->of_block = number_traces(history->trace_of, history->fate_of, n);
+	if (history->segment_fate_of)
+		h->of_segment =
+			number_traces(history->segment_trace_of, history->segment_fate_of, n);
+	return (h->of_block || history->n[VT_HISTORY_NONE] == n) &&
+	       (h->of_segment || !history->segment_fate_of);
 }
 
 static void say_what_is_missing(struct vt_collect *c, const struct vt_torch_history *history)
@@ -171,6 +189,24 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_torch_hist
 			history->n[VT_HISTORY_CHANGED]);
 }
 
+/* Of segments only a snapshot has backtraces: it is what lacks them. */
+static void say_segments_missing(struct vt_collect *c, const struct vt_torch_history *history)
+{
+	const size_t *n = history->n_segments;
+	size_t missing = n[VT_HISTORY_INVALID] + n[VT_HISTORY_FOREIGN] + n[VT_HISTORY_SKIPPED];
+
+	if (missing)
+		vt_model_diag(
+			c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "segment-history-missing",
+			"the snapshot lacks the recorded backtraces of %zu segments: %zu inconsistent, %zu of another type, %zu not read (%s)",
+			missing, n[VT_HISTORY_INVALID], n[VT_HISTORY_FOREIGN],
+			n[VT_HISTORY_SKIPPED], history->why);
+	if (n[VT_HISTORY_CHANGED])
+		vt_model_diag(c->model, VT_DIAG_NOTE, VT_STAGE_TORCH, "segment-history-changed",
+			      "%zu segments changed before their recorded backtraces could be read",
+			      n[VT_HISTORY_CHANGED]);
+}
+
 bool vt_collect_history_traces(struct vt_collect *c, struct vt_trace_set *set)
 {
 	struct vt_collect_history *h = c->history;
@@ -178,6 +214,7 @@ bool vt_collect_history_traces(struct vt_collect *c, struct vt_trace_set *set)
 	if (!h)
 		return true;
 	say_what_is_missing(c, &h->history);
+	say_segments_missing(c, &h->history);
 	if (!copy_traces(h) || !find_blocks(h, c->model->n_blocks))
 		return false;
 	*set = (struct vt_trace_set){
@@ -188,6 +225,7 @@ bool vt_collect_history_traces(struct vt_collect *c, struct vt_trace_set *set)
 		.traces = h->traces,
 		.n_traces = h->history.traces.n,
 		.of_block = h->of_block,
+		.of_segment = h->of_segment,
 	};
 	return true;
 }

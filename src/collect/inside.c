@@ -418,9 +418,7 @@ static struct vt_error *start_helper(struct vt_collect *c, struct vt_helper **he
 
 	VT_TRY(vt_helper_create(&c->target.proc, &c->target.modules, c->target.live, &options,
 				&timing, helper));
-	/* In another pid namespace that number is another thread here. */
-	c->helper_tid = c->target.proc.same_pid_ns ? (pid_t)vt_helper_shared(*helper)->helper_tid :
-						     0;
+	c->helper_tid = vt_helper_tid(*helper);
 	c->model->timing.attach_ms = (double)timing.total_ns / VT_NS_PER_MS;
 	c->model->timing.borrowed_us = (double)timing.borrowed_ns / VT_NS_PER_US;
 	c->model->timing.borrowed_tid = timing.borrowed_tid;
@@ -486,8 +484,10 @@ void vt_collect_inside(struct vt_collect *c)
 		vt_collect_ask_jax(c, helper);
 	if (c->options->ask_collectives)
 		vt_collect_flight(c, helper);
-	if (vt_collect_limits_wanted(c))
-		c->helper = helper;
-	else
-		vt_helper_destroy(helper);
+	c->helper = helper;
+	vt_collect_streams(c, 0);
+	if (vt_collect_limits_wanted(c) || c->model->streams.wanted)
+		return;
+	c->helper = NULL;
+	vt_helper_destroy(helper);
 }

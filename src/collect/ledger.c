@@ -201,6 +201,7 @@ static struct vt_error *take(struct vt_collect *c, struct vt_helper *helper, siz
 	ledger->known = ledger->devices.n > 0;
 	ledger->whole = answer.whole && n_areas < MAX_AREAS;
 	ledger->by_attributes = answer.by_attributes;
+	ledger->fault = answer.range_error;
 	ledger->pools_asked = answer.asked_pools;
 	ledger->step_bytes = answer.step_bytes;
 	ledger->probes = answer.probes;

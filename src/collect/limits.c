@@ -9,28 +9,12 @@
 
 #include "base/clock.h"
 #include "collect/collect.h"
+#include "collect/driver_waits.h"
 #include "inject/inject.h"
 
 #define DEADLINE_NS (250 * VT_NS_PER_MS) /* an answer takes 0.1; a busy machine, longer */
 #define MAX_AGE_NS (250 * VT_NS_PER_MS)  /* of the stacks; reading sources can take a minute */
 #define DRIVER "libcuda.so"
-
-/*
- * Threads that wait for the device here keep no lock that the question needs: measured with
- * cuCtxSynchronize() while a kernel hangs, driver 580.159.04.
- */
-static const char *const harmless[] = { "cuCtxSynchronize",      "cuCtxSynchronize_v2",
-					"cudaDeviceSynchronize", "cuStreamSynchronize",
-					"cudaStreamSynchronize", "cuEventSynchronize",
-					"cudaEventSynchronize" };
-
-static bool is_harmless(const struct vt_model_frame *f)
-{
-	for (size_t i = 0; f->function && i < sizeof(harmless) / sizeof(harmless[0]); i++)
-		if (!strcmp(f->function, harmless[i]))
-			return true;
-	return false;
-}
 
 static bool is_of_driver(const struct vt_model_frame *f)
 {
@@ -63,19 +47,6 @@ static bool is_drivers_own(const struct vt_model_stack *stack)
 	return true;
 }
 
-/* It waits for work, or for the device. In ioctl() it may be at work, with locks. */
-static bool is_idle_call(const char *name)
-{
-	static const char *const calls[] = { "poll",       "ppoll",       "select",
-					     "epoll_wait", "epoll_pwait", "read",
-					     "futex",      "nanosleep",   "clock_nanosleep" };
-
-	for (size_t i = 0; name && i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (!strcmp(name, calls[i]))
-			return true;
-	return false;
-}
-
 static bool is_of_runtime(const struct vt_model_frame *f)
 {
 	return f->kind == VT_FRAME_NATIVE && f->module && !strncmp(f->module, "libcudart", 9);
@@ -90,9 +61,9 @@ static bool only_waits(const struct vt_model_stack *stack)
 	while (i < n && !is_of_driver(&stack->frames[i]))
 		i++;
 	for (; i < n && is_of_driver(&stack->frames[i]); i++)
-		found = found || is_harmless(&stack->frames[i]);
+		found = found || vt_driver_only_waits(stack->frames[i].function);
 	for (; i < n && is_of_runtime(&stack->frames[i]); i++)
-		found = found || is_harmless(&stack->frames[i]);
+		found = found || vt_driver_only_waits(stack->frames[i].function);
 	for (; i < n; i++)
 		if (is_of_driver(&stack->frames[i]))
 			return false;
@@ -109,7 +80,7 @@ bool vt_collect_may_be_in_driver(const struct vt_model_thread *t)
 	for (size_t i = 0; i < t->stack.n_frames; i++)
 		in_driver = in_driver || is_of_driver(&t->stack.frames[i]);
 	return in_driver && !only_waits(&t->stack) &&
-	       !(is_idle_call(t->syscall) && is_drivers_own(&t->stack));
+	       !(vt_driver_is_idle_in(t->syscall) && is_drivers_own(&t->stack));
 }
 
 static bool is_safe(const struct vt_collect *c)
@@ -151,7 +122,7 @@ void vt_collect_limits(struct vt_collect *c)
 {
 	struct vt_error *err = NULL;
 
-	if (!c->helper)
+	if (!c->helper || !vt_collect_limits_wanted(c))
 		return;
 	if (is_safe(c)) {
 		err = vt_helper_call(c->helper, VT_OP_LIMITS, vt_now_ns() + DEADLINE_NS);
@@ -159,6 +130,4 @@ void vt_collect_limits(struct vt_collect *c)
 			take(&c->model->ledger, c->helper);
 	}
 	vt_error_destroy(err); /* it is a part of the rest then, as without the question */
-	vt_helper_destroy(c->helper);
-	c->helper = NULL;
 }

@@ -12,11 +12,18 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/collect.c src/collect/collect.h \
 	src/collect/context.c \
 	src/collect/deadlock.c \
+	src/collect/driver_waits.c src/collect/driver_waits.h \
+	src/collect/faults.c src/collect/faults.h \
+	src/collect/faults_job.c src/collect/faults_job.h \
 	src/collect/flight.c \
 	src/collect/held.c src/collect/held.h \
 	src/collect/history.c \
 	src/collect/identity.c \
 	src/collect/inside.c \
+	src/collect/kernels.c src/collect/kernels_fork.c src/collect/kernels_meet.c \
+	src/collect/kernels_source.c src/collect/kernels_still.c \
+	src/collect/launches.c src/collect/launches.h \
+	src/collect/launch_values.c \
 	src/collect/ledger.c \
 	src/collect/libpools.c \
 	src/collect/limits.c \
@@ -35,10 +42,12 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/owners_unseen.c \
 	src/collect/passes.c \
 	src/collect/pinned.c \
+	src/collect/quiet.c src/collect/quiet.h \
 	src/collect/recorded.c \
 	src/collect/shared.c \
 	src/collect/stacks.c src/collect/stacks.h \
 	src/collect/stop.c src/collect/stop.h \
+	src/collect/streams.c \
 	src/collect/target.c src/collect/target.h \
 	src/collect/torch.c \
 	src/collect/touch.h \

@@ -33,11 +33,9 @@ static struct vt_error *explain_permission(struct vt_target *t, struct vt_error 
 
 	char *why = vt_proc_why_not_permitted(&t->proc, &t->proc.arena);
 
-	if (!why)
-		return err;
 	vt_error_destroy(err);
 	return vt_error_create(VT_ERR_PERMISSION, "not permitted to inspect %d (%s): %s",
-			       t->proc.pid, t->proc.name, why);
+			       t->proc.pid, t->proc.name, why ? why : VT_PROC_UNKNOWN_REASON);
 }
 
 /* All of this takes milliseconds, but the lock of the process's memory map may be taken. */
@@ -51,7 +49,11 @@ static struct vt_error *read_target(struct vt_target *t, pid_t pid)
 	t->mem = vt_live_source(t->live);
 	t->cached = vt_live_cached_source(t->live);
 	VT_TRY(explain_permission(t, vt_maps_init(&t->maps, pid)));
-	return vt_modules_init(&t->modules, pid, &t->maps);
+	VT_TRY(vt_modules_init(&t->modules, pid, &t->maps));
+	/* All of these are of one process then, and the source keeps it apart from a later one. */
+	return vt_proc_is_alive(&t->proc) ?
+		       NULL :
+		       vt_error_create(VT_ERR_GONE, "process %d ended", (int)pid);
 }
 
 static struct vt_error *open_process(struct vt_target *t, const struct vt_subject *subject)
@@ -174,7 +176,9 @@ static void read_kernel_stacks(struct vt_stacks *s)
 
 static struct vt_error *list_threads(struct vt_stacks *s)
 {
-	VT_TRY(vt_thread_list_init(&s->list, s->c->target.proc.pid));
+	const struct vt_target *t = &s->c->target;
+
+	VT_TRY(vt_thread_list_init_at(&s->list, vt_live_task_dir(t->live), t->proc.pid));
 	drop_helper_thread(s);
 	read_kernel_stacks(s);
 	return NULL;

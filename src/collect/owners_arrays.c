@@ -177,7 +177,8 @@ static bool add_memories(struct adding *a)
 		if (memory->addr < end)
 			continue; /* two objects for one memory: the larger one counts */
 		end = memory->addr + memory->size;
-		if (!add_array(a, &array, false))
+		/* A pool that was not read: memory of its own must not count beside its chunk. */
+		if (!add_array(a, &array, memory->pooled))
 			return false;
 	}
 	return true;

@@ -11,11 +11,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/map.h"
+#include "collect/launches.h"
 #include "collect/traces.h"
 #include "target/grace.h"
 #include "target/timens.h"
 #include "walk/recorder/find.h"
 #include "walk/recorder/join.h"
+#include "walk/recorder/launches.h"
 #include "walk/recorder/stacks.h"
 
 /*
@@ -37,6 +39,7 @@ struct vt_collect_recorded {
 	uint64_t listed_ns[VT_TORCH_MAX_DEVICES], after_ns;
 	uint64_t inside_ns; /* the listing inside */
 	struct vt_recorder_driver_pass driver;
+	struct vt_recorder_launches_pass launches;
 	struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS];
 	size_t n_ooms;
 	unsigned int n_unsettled; /* threads that had no processor throughout */
@@ -80,6 +83,7 @@ void vt_collect_recorded_deinit(struct vt_collect *c)
 	vt_recorder_pass_deinit(&r->before);
 	vt_recorder_pass_deinit(&r->after);
 	vt_recorder_driver_deinit(&r->driver);
+	vt_recorder_launches_deinit(&r->launches);
 	vt_recorder_joined_deinit(&r->records);
 	vt_recorder_stacks_deinit(&r->stacks);
 	vt_map_deinit(&r->threads);
@@ -145,6 +149,8 @@ static struct vt_error *read_after(struct vt_collect *c, struct vt_collect_recor
 		return NULL;
 	VT_TRY(vt_recorder_pass_read(c->target.mem, r->addr, &r->after));
 	VT_TRY(vt_recorder_driver_read(c->target.mem, r->addr, &r->driver));
+	if (r->head.config.launches)
+		VT_TRY(vt_recorder_launches_read(c->target.mem, r->addr, &r->launches));
 	r->n_ooms = vt_recorder_ooms(&r->head, r->ooms);
 	r->have_after = true;
 	return NULL;
@@ -159,6 +165,7 @@ void vt_collect_recorded_after(struct vt_collect *c)
 		return;
 	vt_recorder_pass_deinit(&r->after);
 	vt_recorder_driver_deinit(&r->driver);
+	vt_recorder_launches_deinit(&r->launches);
 	r->have_after = false;
 	r->after_ns = target_now(r);
 	r->n_unsettled = c->target.live ? vt_grace_wait(c->target.proc.pid, RECORD_NS,
@@ -192,8 +199,32 @@ static void find_now(struct vt_collect_recorded *r)
 	if (r->clock_known)
 		return;
 	r->now_ns = r->head.start_ns + newest_tick(r) * VT_RECORDER_TICK_NS;
+	for (size_t i = 0; i < r->launches.streams.n; i++)
+		for (size_t k = 0; k < r->launches.streams.data[i].n; k++) {
+			uint64_t time = r->launches.streams.data[i].launches[k].record.time_ns;
+
+			r->now_ns = time > r->now_ns ? time : r->now_ns;
+		}
 	for (size_t i = 0; i < r->n_ooms; i++)
 		r->now_ns = r->ooms[i].time_ns > r->now_ns ? r->ooms[i].time_ns : r->now_ns;
+}
+
+/* The time of day at r->now_ns. */
+static struct timespec real_time(const struct vt_collect_recorded *r)
+{
+	struct timespec now;
+	int64_t ns;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	ns = now.tv_nsec - (int64_t)(target_now(r) - r->now_ns);
+	now.tv_sec += ns / (int64_t)VT_NS_PER_S;
+	ns %= (int64_t)VT_NS_PER_S;
+	if (ns < 0) {
+		now.tv_sec--;
+		ns += (int64_t)VT_NS_PER_S;
+	}
+	now.tv_nsec = ns;
+	return now;
 }
 
 static uint64_t age_of(const struct vt_collect_recorded *r, uint64_t time_ns)
@@ -209,12 +240,9 @@ struct thread {
 /* /proc counts from boot in ticks of 10 ms (USER_HZ), including time in suspend; records do not. */
 static uint64_t suspended_ns(void)
 {
-	struct timespec boot, mono;
+	uint64_t mono = vt_now_ns();
 
-	clock_gettime(CLOCK_MONOTONIC, &mono);
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	return (uint64_t)((boot.tv_sec - mono.tv_sec) * (int64_t)VT_NS_PER_S + boot.tv_nsec -
-			  mono.tv_nsec);
+	return vt_clock_ns(CLOCK_BOOTTIME) - mono;
 }
 
 #define PROC_TICK_NS (10 * VT_NS_PER_MS)
@@ -514,6 +542,143 @@ static bool find_ooms(struct vt_collect *c, struct vt_collect_recorded *r)
 	return true;
 }
 
+/* ---- launches ---- */
+
+static enum vt_launch_fate fate_of(const struct vt_recorder_launched *from,
+				   const struct vt_recorder_launch_stream *stream)
+{
+	if (from->record.flags & VT_LAUNCH_CAPTURED)
+		return VT_LAUNCH_FATE_CAPTURED;
+	if (from->state == VT_LAUNCH_FAILED)
+		return VT_LAUNCH_FATE_FAILED;
+	if (from->number <= stream->done)
+		return VT_LAUNCH_FATE_ENDED;
+	return from->state == VT_LAUNCH_CALLING ? VT_LAUNCH_FATE_CALLED : VT_LAUNCH_FATE_MAY_RUN;
+}
+
+static bool make_launch(struct vt_collect *c, struct vt_collect_recorded *r,
+			const struct vt_recorder_launch_stream *stream,
+			const struct vt_recorder_launched *from, struct vt_model_launch *launch)
+{
+	static const enum vt_launched_kind kind_of[VT_N_LAUNCH_KINDS] = {
+		[VT_LAUNCH_STUB] = VT_LAUNCHED_KERNEL,
+		[VT_LAUNCH_HANDLE] = VT_LAUNCHED_KERNEL,
+		[VT_LAUNCH_GRAPH] = VT_LAUNCHED_GRAPH,
+		[VT_LAUNCH_HOST] = VT_LAUNCHED_HOST,
+		[VT_LAUNCH_WAIT_VALUE] = VT_LAUNCHED_WAIT_VALUE,
+		[VT_LAUNCH_WAIT_EVENT] = VT_LAUNCHED_WAIT_EVENT,
+		[VT_LAUNCH_RECORD_EVENT] = VT_LAUNCHED_RECORD_EVENT,
+		[VT_LAUNCH_WRITE_VALUE] = VT_LAUNCHED_WRITE_VALUE,
+	};
+	const struct vt_recorder_launch *record = &from->record;
+
+	*launch = (struct vt_model_launch){
+		.number = from->number,
+		.kind = kind_of[record->kind],
+		.fate = fate_of(from, stream),
+		.age_ns = age_of(r, record->time_ns),
+		.name = from->name,
+		.by_address = record->kind == VT_LAUNCH_STUB || record->kind == VT_LAUNCH_HOST,
+		.what = record->what,
+		.value = (uint64_t)record->grid[1] << 32 | record->grid[0],
+		.bits = record->block[1] == 64 ? 64 : 32,
+		.compare = (enum vt_value_compare)(record->block[0] % VT_N_VALUE_COMPARES),
+		.grid = { record->grid[0], record->grid[1], record->grid[2] },
+		.block = { record->block[0], record->block[1], record->block[2] },
+		.shared_bytes = record->shared,
+		.tid = (pid_t)record->tid,
+		.thread = name_of(c, r, record->tid, record->time_ns),
+	};
+	return want(r, record->stack, &launch->trace);
+}
+
+/*
+ * The recorder knows the device only where the runtime launched a kernel. PyTorch knows that of its
+ * streams; a handle is an address, so it is of one device.
+ */
+static int device_of(const struct vt_collect *c, const struct vt_recorder_launch_stream *from)
+{
+	int device = from->device < 0 ? -1 : from->device;
+
+	if (device >= 0 || !from->handle || from->tid)
+		return device;
+	for (size_t i = 0; i < c->model->streams.list.n; i++) {
+		const struct vt_model_stream *stream = &c->model->streams.list.data[i];
+
+		if (stream->handle == from->handle && stream->kind == VT_STREAM_IS_POOL)
+			return stream->device;
+	}
+	return -1;
+}
+
+/* Records of the model: the recorder's lives as long. */
+static bool make_stream(struct vt_collect *c, struct vt_collect_recorded *r,
+			const struct vt_recorder_launch_list *list)
+{
+	const struct vt_recorder_launch_stream *from = &list->stream;
+	uint64_t launches = vt_recorder_stream_launches(from);
+	struct vt_model_launch_stream *to = vt_vec_append(&c->model->launches.streams);
+
+	if (!to)
+		return false;
+	*to = (struct vt_model_launch_stream){
+		.device = device_of(c, from),
+		.handle = from->handle,
+		.tid = (pid_t)from->tid,
+		.total = launches,
+		.ended = from->done < launches ? from->done : launches,
+		.may_run = list->n_unkept,
+		.not_kept = list->n_unkept,
+		.n = list->n,
+		.launches = vt_arena_alloc(&c->model->arena, (list->n + 1) * sizeof(*to->launches)),
+	};
+	if (!to->launches)
+		return false;
+	for (size_t i = 0; i < list->n; i++) {
+		struct vt_model_launch *launch = &to->launches[i];
+
+		if (!make_launch(c, r, from, &list->launches[i], launch))
+			return false;
+		if (!vt_launch_may_run(launch))
+			continue;
+		to->may_run++;
+		if (!to->oldest_ns)
+			to->oldest_ns = launch->age_ns;
+	}
+	return true;
+}
+
+static int compare_streams(const void *pa, const void *pb)
+{
+	const struct vt_model_launch_stream *a = pa, *b = pb;
+
+	if (a->oldest_ns != b->oldest_ns)
+		return a->oldest_ns < b->oldest_ns ? 1 : -1;
+	return (a->handle > b->handle) - (a->handle < b->handle);
+}
+
+static bool find_launches(struct vt_collect *c, struct vt_collect_recorded *r)
+{
+	struct vt_model_launches *launches = &c->model->launches;
+
+	if (!r->head.config.launches || r->launches.unread)
+		return true;
+	for (size_t i = 0; i < r->launches.streams.n; i++)
+		if (!make_stream(c, r, &r->launches.streams.data[i]))
+			return false;
+	if (launches->streams.n > 1)
+		qsort(launches->streams.data, launches->streams.n, sizeof(*launches->streams.data),
+		      compare_streams);
+	launches->known = true;
+	launches->total = r->launches.total;
+	launches->lost = r->launches.lost;
+	launches->n_words = r->launches.n_words;
+	launches->whole = !r->launches.n_damaged && !r->launches.n_left;
+	vt_collect_name_launches(c);
+	vt_collect_launch_values(c);
+	return true;
+}
+
 /* ---- all of it ---- */
 
 static const char *driver_method(const struct vt_recorder_head *head)
@@ -540,6 +705,8 @@ static void tell_recorder(struct vt_collect *c, const struct vt_collect_recorded
 		return;
 	recorder->on_ns = age_of(r, head->start_ns);
 	recorder->since_last = !r->clock_known;
+	if (r->clock_known)
+		recorder->ages_to = real_time(r);
 	recorder->python = head->python != 0;
 	recorder->native = head->native != 0;
 	recorder->driver = driver_method(head);
@@ -620,6 +787,12 @@ static void say_what_is_missing(struct vt_collect *c, const struct vt_collect_re
 			r->driver.unread ?
 				"the recorder's table of the driver's allocations could not be read" :
 				"the recorder's table of driver allocations kept changing during the read: some may be missing, or already freed");
+	if (r->launches.unread || r->launches.n_damaged)
+		vt_model_diag(
+			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "launches-unread",
+			r->launches.unread ?
+				"the recorder's table of launches could not be read" :
+				"some of the recorder's records of launches are inconsistent and are not shown");
 	if (r->stacks.n_invalid || r->records.n[VT_RECORD_TWICE])
 		vt_model_diag(
 			model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "stacks-damaged",
@@ -680,6 +853,8 @@ static void forget_records(struct vt_collect *c)
 	c->model->block_records = NULL;
 	c->model->driver_blocks.n = 0;
 	c->model->ooms.n = 0;
+	c->model->launches.streams.n = 0;
+	c->model->launches.known = false;
 	c->model->recorder = (struct vt_model_recorder){ .state = VT_RECORDING_OFF };
 	vt_model_diag(
 		c->model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "ended",
@@ -724,7 +899,7 @@ static struct vt_error *join(struct vt_collect *c, struct vt_collect_recorded *r
 {
 	find_now(r);
 	if (!join_records(c, r) || !find_blocks(c, r) || !find_driver_blocks(c, r) ||
-	    !find_ooms(c, r))
+	    !find_ooms(c, r) || !find_launches(c, r))
 		return &vt_enomem;
 	VT_TRY(vt_recorder_stacks_read(c->target.mem, r->addr, &r->stacks));
 	name_stacks(c, r);
@@ -822,6 +997,14 @@ void vt_collect_recorded_others(struct vt_collect *c, void (*number)(void *arg, 
 
 		oom->trace = checked(r, oom->trace);
 		number(arg, &oom->trace);
+	}
+	for (size_t i = 0; r && r->joined && i < c->model->launches.streams.n; i++) {
+		struct vt_model_launch_stream *stream = &c->model->launches.streams.data[i];
+
+		for (size_t k = 0; k < stream->n; k++) {
+			stream->launches[k].trace = checked(r, stream->launches[k].trace);
+			number(arg, &stream->launches[k].trace);
+		}
 	}
 }
 

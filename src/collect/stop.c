@@ -48,25 +48,26 @@ static void watch(const struct vt_collect *c, uint64_t ns)
 							     "its memory is read");
 }
 
-/*
- * For the other processes of a triage; the time for copying starts again. False: the process ended,
- * which the report says.
- */
-static bool wait_for_others(struct vt_collect *c)
+/* False: the process ended, which the report says. Another one may have its number by now. */
+static bool is_still_there(struct vt_collect *c)
 {
-	const struct vt_collect_together *together = c->options->together;
-
-	if (!together)
-		return true;
-	vt_watchdog_disarm();
-	together->wait(together->arg);
-	watch(c, c->options->touch == VT_TOUCH_NOTHING ? LOOK_NS : CAPTURE_NS);
-	/* That took a while: another process may have its number by now. */
 	if (vt_proc_is_alive(&c->target.proc))
 		return true;
 	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_STACKS, "gone",
 		      "the process ended before its threads could be read");
 	return false;
+}
+
+/* For the other processes of a triage; the time for copying starts again. */
+static void wait_for_others(struct vt_collect *c)
+{
+	const struct vt_collect_together *together = c->options->together;
+
+	if (!together)
+		return;
+	vt_watchdog_disarm();
+	together->wait(together->arg);
+	watch(c, c->options->touch == VT_TOUCH_NOTHING ? LOOK_NS : CAPTURE_NS);
 }
 
 static void stop(struct vt_collect *c, const struct vt_sleepers *sleepers)
@@ -116,10 +117,13 @@ static void stop_and_copy(struct vt_collect *c, const struct vt_participant *con
 	if (c->options->together)
 		vt_sleepers_init(&sleepers, c->target.proc.pid, STOP_DEADLINE_NS);
 	EACH(c, participants, n, rehearse);
-	if (!wait_for_others(c))
+	wait_for_others(c);
+	if (!is_still_there(c))
 		return;
 	watch(c, CAPTURE_NS);
 	stop(c, &sleepers);
+	if (!c->stop.stands && !is_still_there(c))
+		return;
 	EACH(c, participants, n, copy);
 	if (!c->stop.stands)
 		return;
@@ -134,10 +138,13 @@ static void copy_live(struct vt_collect *c, const struct vt_participant *const *
 	const struct vt_collect_together *together = c->options->together;
 
 	watch(c, LOOK_NS);
-	if (c->options->touch != VT_TOUCH_NOTHING)
+	if (c->options->touch != VT_TOUCH_NOTHING) {
 		stop_and_copy(c, participants, n);
-	else if (wait_for_others(c))
-		EACH(c, participants, n, copy);
+	} else {
+		wait_for_others(c);
+		if (is_still_there(c))
+			EACH(c, participants, n, copy);
+	}
 	vt_watchdog_disarm();
 	if (together)
 		together->released(together->arg);

@@ -116,6 +116,7 @@ static bool find_places(struct vt_collect *c, struct vt_collect_traces *t)
 		for (size_t k = 0; ok && k < set->n_python; k++)
 			all.frames.data[all.frames.n++] = (struct vt_python_frame){
 				.function = set->python[k].function,
+				.name = set->python[k].name,
 				.file = set->python[k].file,
 				.line = set->python[k].line,
 			};
@@ -251,11 +252,100 @@ static void compare_sources(struct vt_collect *c)
 			recorder->compared, recorder->differing);
 }
 
+/*
+ * Puts the frames of n traces behind each other, in their order, as far as they are not in number
+ * yet: it has the new index of each, or NO_NUMBER.
+ */
+static size_t number_used(const struct vt_model_trace *traces, size_t n, size_t n_frames,
+			  uint32_t *numbers, uint8_t *used, size_t next)
+{
+	memset(used, 0, n_frames);
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < traces[i].n_frames; k++)
+			used[traces[i].frames[k]] = true;
+	for (size_t i = 0; i < n_frames; i++)
+		if (used[i] && numbers[i] == NO_NUMBER)
+			numbers[i] = (uint32_t)next++;
+	return next;
+}
+
+static bool renumber(struct vt_model_trace *traces, size_t n, const uint32_t *numbers,
+		     struct vt_arena *arena)
+{
+	for (size_t i = 0; i < n; i++) {
+		uint32_t *frames =
+			vt_arena_alloc(arena, (traces[i].n_frames + 1) * sizeof(*frames));
+
+		if (!frames)
+			return false;
+		for (size_t k = 0; k < traces[i].n_frames; k++)
+			frames[k] = numbers[traces[i].frames[k]];
+		traces[i].frames = frames;
+	}
+	return true;
+}
+
+/* Frames that only segments have go behind all others, which stay in order. */
+static bool part_frames(struct vt_model *model, size_t n)
+{
+	VT_FREE uint32_t *numbers = malloc((n + 1) * sizeof(*numbers));
+	VT_FREE uint8_t *used = malloc(n + 1);
+	struct vt_model_frame *frames = vt_arena_alloc(&model->arena, (n + 1) * sizeof(*frames));
+	size_t next;
+
+	if (!numbers || !used || !frames)
+		return false;
+	memset(numbers, 0xff, (n + 1) * sizeof(*numbers)); /* NO_NUMBER */
+	model->n_trace_frames =
+		number_used(model->traces.data, model->traces.n, n, numbers, used, 0);
+	next = number_used(model->segment_only.data, model->segment_only.n, n, numbers, used,
+			   model->n_trace_frames);
+	model->n_segment_frames = next;
+	for (size_t i = 0; i < n; i++)
+		if (numbers[i] != NO_NUMBER)
+			frames[numbers[i]] = model->trace_frames[i];
+	model->trace_frames = frames;
+	return renumber(model->traces.data, model->traces.n, numbers, &model->arena) &&
+	       renumber(model->segment_only.data, model->segment_only.n, numbers, &model->arena);
+}
+
+/* Traces behind the first n are of segments alone. */
+static bool part_traces(struct vt_model *model, size_t n)
+{
+	size_t n_only = model->traces.n - n;
+
+	if (n_only && !vt_vec_reserve(&model->segment_only, n_only))
+		return false;
+	for (size_t i = 0; i < n_only; i++)
+		model->segment_only.data[model->segment_only.n++] = model->traces.data[n + i];
+	model->traces.n = n;
+	return true;
+}
+
+/* Only PyTorch records how segments came about. All other traces are in the model by now. */
+static bool add_segments(struct vt_collect *c)
+{
+	const struct vt_trace_set *set = &c->traces->sources[VT_TRACE_PYTORCH].set;
+	struct vt_model *model = c->model;
+	uint32_t *numbers = vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*numbers));
+	size_t n = model->traces.n;
+
+	if (!numbers)
+		return false;
+	for (size_t i = 0; i < model->n_blocks; i++)
+		numbers[i] = VT_IS_UNTRACED(set->of_segment[i]) ?
+				     set->of_segment[i] :
+				     number_trace(c, VT_TRACE_PYTORCH, set->of_segment[i]);
+	model->segment_traces = numbers;
+	return part_traces(model, n);
+}
+
 static bool add_traces(struct vt_collect *c)
 {
 	struct vt_model *model = c->model;
 	uint32_t *of_block =
 		vt_arena_alloc(&model->arena, (model->n_blocks + 1) * sizeof(*of_block));
+	const struct source *s = c->traces->sources;
 
 	if (!of_block)
 		return false;
@@ -268,14 +358,19 @@ static bool add_traces(struct vt_collect *c)
 	compare_sources(c);
 	model->trace_frames = c->traces->places.frames;
 	model->n_trace_frames = c->traces->places.n;
-	model->block_traces = of_block;
-	return !c->traces->out_of_memory;
+	if (s[VT_TRACE_PYTORCH].set.of_block || s[VT_TRACE_RECORDER].set.of_block)
+		model->block_traces = of_block;
+	if (s[VT_TRACE_PYTORCH].set.of_segment && !add_segments(c))
+		return false;
+	return !c->traces->out_of_memory && part_frames(model, c->traces->places.n);
 }
 
 static void forget_traces(struct vt_collect *c)
 {
 	c->model->traces.n = 0;
 	c->model->block_traces = NULL;
+	c->model->segment_traces = NULL;
+	c->model->segment_only.n = 0;
 	c->model->driver_blocks.n = 0;
 	c->model->ooms.n = 0;
 	vt_model_diag(c->model, VT_DIAG_MISSING, VT_STAGE_TORCH, "nomem",
@@ -310,6 +405,7 @@ void vt_collect_traces_finish(struct vt_collect *c)
 		return;
 	}
 	if (!t->sources[VT_TRACE_PYTORCH].set.of_block &&
+	    !t->sources[VT_TRACE_PYTORCH].set.of_segment &&
 	    !t->sources[VT_TRACE_RECORDER].set.of_block)
 		return;
 	if (!name_all(c, t))

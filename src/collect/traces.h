@@ -30,6 +30,7 @@ struct vt_trace_set {
 	size_t n_traces;
 	/* for each block of the model: index in traces, or VT_UNTRACED(why); NULL: none */
 	const uint32_t *of_block;
+	const uint32_t *of_segment; /* the same of the segments that blocks begin */
 };
 
 /* Each fills its set, and reports what is missing. False: out of memory. */

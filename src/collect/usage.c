@@ -44,7 +44,7 @@ void vt_collect_usage_begin(struct vt_collect *c)
 		return;
 	/* A device that it has not opened may sleep, and a question would wake it up. */
 	(void)vt_devices_open(c->model->process.pid, &minors);
-	c->usage->asker = vt_usage_start(minors);
+	c->usage->asker = vt_usage_start(minors, true);
 	c->usage->deadline_ns = vt_now_ns() + ANSWER_NS;
 }
 

@@ -20,6 +20,9 @@ void vt_collect_count(struct vt_usage *asker, uint64_t deadline_ns,
 		      const struct vt_usage_reading *first, pid_t ours, struct vt_arena *arena,
 		      struct vt_model_usage *usage);
 
+/* Whether we are in the machine's first pid namespace, where all processes have a number. */
+bool vt_usage_is_first_namespace(void);
+
 /* There is no answer but this one, which says why. */
 void vt_collect_count_none(const struct vt_usage_reading *reading, struct vt_arena *arena,
 			   struct vt_model_usage *usage);

@@ -10,7 +10,7 @@
 #define FIRST_PID_NAMESPACE 0xEFFFFFFCu
 #define MAX_CONFIRMATIONS 3
 
-static bool is_first_namespace(void)
+bool vt_usage_is_first_namespace(void)
 {
 	struct stat st;
 
@@ -54,7 +54,8 @@ static uint64_t changed(const struct vt_usage_device *now, const struct vt_usage
 }
 
 static bool add_device(struct vt_model_usage *usage, const struct vt_usage_device *from,
-		       const struct vt_usage_device *then, struct vt_arena *arena)
+		       const struct vt_usage_device *then, const struct vt_usage_health *health,
+		       struct vt_arena *arena)
 {
 	struct vt_model_gpu *gpu = vt_vec_append(&usage->gpus);
 
@@ -74,6 +75,8 @@ static bool add_device(struct vt_model_usage *usage, const struct vt_usage_devic
 		.reserved_bytes = from->reserved_bytes,
 		.processes_known = from->processes_known,
 	};
+	if (health)
+		gpu->health = *health;
 	if (then && then->memory_known && from->memory_known && !strcmp(then->uuid, from->uuid)) {
 		gpu->compared = true;
 		gpu->changed_bytes = changed(from, then);
@@ -81,14 +84,16 @@ static bool add_device(struct vt_model_usage *usage, const struct vt_usage_devic
 	return true;
 }
 
-static bool add_devices(struct vt_model_usage *usage, const struct vt_usage_reading *reading,
+static bool add_devices(struct vt_model_usage *usage, const struct vt_usage *asker,
+			const struct vt_usage_reading *reading,
 			const struct vt_usage_reading *first, struct vt_arena *arena)
 {
 	for (size_t i = 0; i < reading->devices.n; i++) {
 		const struct vt_usage_device *then =
 			first && i < first->devices.n ? &first->devices.data[i] : NULL;
 
-		if (!add_device(usage, &reading->devices.data[i], then, arena))
+		if (!add_device(usage, &reading->devices.data[i], then,
+				vt_usage_health(asker, reading->devices.data[i].uuid), arena))
 			return false;
 	}
 	return true;
@@ -193,7 +198,10 @@ static void say_state(struct vt_model_usage *usage, const struct vt_usage_readin
 		usage->why = "NVML did not answer in time";
 		return;
 	case VT_USAGE_ENDED:
-		usage->why = "the process that asks NVML ended before it had the answer";
+		usage->why = vt_usage_has_loader() ?
+				     "the process that asks NVML ended before it had the answer" :
+				     "NVML needs a C library, and there is no ld-linux-x86-64.so.2 "
+				     "here, as in a container of one static file";
 		return;
 	case VT_USAGE_NONSENSE:
 		why = vt_arena_printf(arena, "NVML's answer makes no sense (%s)",
@@ -287,7 +295,7 @@ void vt_collect_count(struct vt_usage *asker, uint64_t deadline_ns,
 
 	if (!asker)
 		last.reading.outcome = VT_USAGE_NOT_ASKED;
-	usage->whole = is_first_namespace();
+	usage->whole = vt_usage_is_first_namespace();
 	ok = !asker || take(asker, deadline_ns, usage, &last);
 	say_state(usage, &last.reading, arena);
 	if (!ok)
@@ -295,7 +303,7 @@ void vt_collect_count(struct vt_usage *asker, uint64_t deadline_ns,
 						  .why = "not enough memory here" };
 	if (usage->state == VT_COUNTED_READ) {
 		usage->begin_ns = last.reading.begin_ns;
-		if (add_devices(usage, &last.reading, first, arena) &&
+		if (add_devices(usage, asker, &last.reading, first, arena) &&
 		    add_processes(usage, &last.reading, last.lives, ours)) {
 			vt_model_usage_account(usage);
 			vt_usage_identify(usage, arena);

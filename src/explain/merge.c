@@ -441,6 +441,7 @@ static void add_python(struct merge *m, const struct vt_python_frame *frame)
 	*to = (struct vt_model_frame){
 		.kind = VT_FRAME_PYTHON,
 		.function = copy_text(m, frame->function),
+		.name = copy_text(m, frame->name),
 		.file = copy_text(m, frame->file),
 		.line = frame->line,
 		.interpreter = frame->interpreter,

@@ -532,6 +532,7 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
 	describe_state(&c);
 	keep_waits(&c, thread);
 	thread->waits_for = c.waits_for;
+	thread->waits_address = c.futex;
 	vt_str_deinit(&c.detail);
 	vt_str_deinit(&c.shared);
 	vt_find_verdict(thread, blocked, nr == SYS_futex || strstr(info->wchan, "futex"), c.kept);

@@ -324,6 +324,7 @@ void wait_futex(struct wait_context *c)
 	uint32_t op = (uint32_t)c->info->syscall_args[1],
 		 expected = (uint32_t)c->info->syscall_args[2];
 
+	c->futex = addr;
 	switch (op & FUTEX_CMD_MASK) {
 	case FUTEX_LOCK_PI:
 #ifdef FUTEX_LOCK_PI2
@@ -341,7 +342,8 @@ void wait_futex(struct wait_context *c)
 		break;
 	case FUTEX_WAIT_REQUEUE_PI: /* on a condition: the mutex comes later */
 		break;
-	default:
+	default: /* it does not wait */
+		c->futex = 0;
 		return;
 	}
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

@@ -66,6 +66,7 @@ struct wait_context {
 	struct vt_waits waits; /* code and call; NONE when nothing is known */
 	struct vt_str detail, shared;
 	pid_t waits_for; /* the thread that holds what this one waits for; 0 none */
+	uint64_t futex;  /* 0 none */
 };
 
 /*

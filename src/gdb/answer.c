@@ -9,9 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gdb/escape.h"
+#include "gdb/print.h"
+
 #define FILE_NAME "answer"
-#define CHUNK 512 /* of text in one command */
+#define TEXT_NAME "text" /* of a long answer, for gdb's Python */
 #define MIN_GUARD 256
+#define DIRECTORY_SIZE 32 /* a number of a process has at most ten digits */
+#define PATH_SIZE (DIRECTORY_SIZE + 8)
 
 struct vt_error *vt_gdb_answer_init(struct vt_gdb_answer *answer)
 {
@@ -29,96 +34,6 @@ void vt_gdb_answer_deinit(struct vt_gdb_answer *answer)
 	*answer = (struct vt_gdb_answer){ 0 };
 }
 
-/*
- * Characters that gdb may interpret: a backslash, quotes, $ and #. Also non-ASCII ones, which still
- * go out as bytes.
- */
-static void add_escaped(struct vt_str *out, const char *text, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)text[i];
-		bool inner_space = c == ' ' && i > 0 && i + 1 < n;
-
-		if (inner_space || (c > ' ' && c < 0x7f && !strchr("\\\"'$#", c)))
-			vt_str_addn(out, text + i, 1);
-		else
-			vt_str_addf(out, "\\%03o", c);
-	}
-}
-
-/*
- * The text up to and including the last newline in its first CHUNK bytes, or its whole first line.
- */
-static const char *end_of_chunk(const char *text, const char *end)
-{
-	size_t n = (size_t)(end - text) < CHUNK ? (size_t)(end - text) : CHUNK;
-	const char *last = memrchr(text, '\n', n);
-
-	last = last ? last : memchr(text, '\n', (size_t)(end - text));
-	return last ? last + 1 : end;
-}
-
-/* What printf can have between its quotes. It does not know octal numbers. */
-static bool is_plain(const char *text, const char *end)
-{
-	unsigned int code_point;
-
-	while (text < end) {
-		unsigned char c = (unsigned char)*text;
-		size_t n = c < 0x80 ? 1 : vt_utf8_sequence(text, (size_t)(end - text), &code_point);
-
-		if (!n || (c < ' ' && c != '\n') || c == 0x7f || c == '$' || c == '#')
-			return false;
-		text += n;
-	}
-	return true;
-}
-
-/*
- * Half the time of echo, which takes a microsecond for each character. (The rest is that gdb reads
- * a file with two system calls a byte.)
- */
-static void add_printf(struct vt_str *out, const char *text, const char *end)
-{
-	vt_str_add(out, "printf \"");
-	for (size_t n; text < end; text += n) {
-		n = strcspn(text, "\n\\\"%");
-		n = n < (size_t)(end - text) ? n : (size_t)(end - text);
-		vt_str_addn(out, text, n);
-		if (text + n == end)
-			break;
-		vt_str_add(out, text[n] == '\n' ? "\\n" :
-				text[n] == '%'  ? "%%" :
-				text[n] == '"'  ? "\\\"" :
-						  "\\\\");
-		n++;
-	}
-	vt_str_add(out, "\"\n");
-}
-
-static void add_echo(struct vt_str *out, const char *text, const char *end)
-{
-	for (const char *next; text < end; text = next) {
-		const char *newline = memchr(text, '\n', (size_t)(end - text));
-
-		next = newline ? newline + 1 : end;
-		vt_str_add(out, "echo ");
-		add_escaped(out, text, (size_t)((newline ? newline : end) - text));
-		vt_str_add(out, newline ? "\\n\n" : "\n");
-	}
-}
-
-static void add_text(struct vt_str *out, const char *text, size_t n)
-{
-	for (const char *end = text + n, *next; text < end; text = next) {
-		next = end_of_chunk(text, end);
-		if (is_plain(text, next))
-			add_printf(out, text, next);
-		else
-			add_echo(out, text, next);
-	}
-}
-
 void vt_gdb_set_number(struct vt_gdb_answer *answer, const char *name, uint64_t value)
 {
 	/*
@@ -132,7 +47,7 @@ void vt_gdb_set_number(struct vt_gdb_answer *answer, const char *name, uint64_t 
 void vt_gdb_set_text(struct vt_gdb_answer *answer, const char *name, const char *text)
 {
 	vt_str_addf(&answer->commands, "set $%s = \"", name);
-	add_escaped(&answer->commands, text, strlen(text));
+	vt_gdb_add_escaped(&answer->commands, text, strlen(text));
 	vt_str_add(&answer->commands, "\"\n");
 }
 
@@ -202,54 +117,76 @@ static struct vt_error *open_directory(const char *path, int *ret)
 	return NULL;
 }
 
-static struct vt_error *write_all(int dirfd, const char *directory, const struct vt_str *text)
+/* A file in the directory. */
+static struct vt_error *write_file(int dirfd, const char *path, const char *data, size_t size)
 {
-	VT_CLOSE int fd = openat(dirfd, FILE_NAME,
+	VT_CLOSE int fd = openat(dirfd, strrchr(path, '/') + 1,
 				 O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 
-	for (size_t done = 0; fd >= 0 && done < text->n;) {
-		ssize_t n = write(fd, text->data + done, text->n - done);
+	for (size_t done = 0; fd >= 0 && done < size;) {
+		ssize_t n = write(fd, data + done, size - done);
 
 		if (n < 0 && errno != EINTR)
-			return vt_error_create_os(errno, "cannot write %s/" FILE_NAME, directory);
+			return vt_error_create_os(errno, "cannot write %s", path);
 		done += n > 0 ? (size_t)n : 0;
 	}
-	return fd < 0 ? vt_error_create_os(errno, "cannot write %s/" FILE_NAME, directory) : NULL;
+	return fd < 0 ? vt_error_create_os(errno, "cannot write %s", path) : NULL;
 }
 
-static struct vt_error *write_file(int dirfd, const char *directory, const struct vt_str *text)
+/* The commands, and the text if gdb's Python is to read it: NULL when it is among the commands. */
+static struct vt_error *write_commands(const struct vt_gdb_answer *answer, int dirfd,
+				       const char *directory, const char *text)
 {
-	struct vt_error *err = write_all(dirfd, directory, text);
+	struct vt_str file = { 0 }, guarded = { 0 };
+	char path[PATH_SIZE];
 
-	if (err) {
-		unlinkat(dirfd, FILE_NAME, 0);
-		rmdir(directory);
-	}
+	if (text)
+		vt_gdb_add_open(&file, text);
+	/* gdb has what it reads open, and reads on. */
+	vt_str_addf(&file, "pipe printf \"\" | rm -rf %s\n", directory);
+	vt_str_addn(&file, vt_str_get(&answer->commands), answer->commands.n);
+	(text ? vt_gdb_add_text_of_file : vt_gdb_add_text)(&file, answer->data, answer->n);
+	add_guarded(&guarded, &file);
+	snprintf(path, sizeof(path), "%s/" FILE_NAME, directory);
+
+	struct vt_error *err = guarded.failed || answer->commands.failed ?
+				       &vt_enomem :
+				       write_file(dirfd, path, guarded.data, guarded.n);
+
+	vt_str_deinit(&file);
+	vt_str_deinit(&guarded);
 	return err;
+}
+
+static struct vt_error *write_files(const struct vt_gdb_answer *answer, int dirfd,
+				    const char *directory)
+{
+	char text[PATH_SIZE];
+
+	if (!answer->python || !vt_gdb_serves_python(answer->data, answer->n))
+		return write_commands(answer, dirfd, directory, NULL);
+	snprintf(text, sizeof(text), "%s/" TEXT_NAME, directory);
+	VT_TRY(write_file(dirfd, text, answer->data, answer->n));
+	return write_commands(answer, dirfd, directory, text);
 }
 
 struct vt_error *vt_gdb_answer_write(struct vt_gdb_answer *answer, pid_t gdb)
 {
 	VT_CLOSE int dirfd = -1;
-	struct vt_str file = { 0 }, guarded = { 0 };
-	char directory[64];
+	char directory[DIRECTORY_SIZE];
 
 	if (fflush(answer->text))
 		return &vt_enomem;
 	snprintf(directory, sizeof(directory), "/tmp/vramtap-gdb-%d", (int)gdb);
 	VT_TRY(open_directory(directory, &dirfd));
-	/* gdb has the file open and reads on. */
-	vt_str_addf(&file, "pipe printf \"\" | rm -rf %s\n", directory);
-	vt_str_addn(&file, vt_str_get(&answer->commands), answer->commands.n);
-	add_text(&file, answer->data, answer->n);
-	add_guarded(&guarded, &file);
 
-	struct vt_error *err = guarded.failed || answer->commands.failed ?
-				       &vt_enomem :
-				       write_file(dirfd, directory, &guarded);
+	struct vt_error *err = write_files(answer, dirfd, directory);
 
-	vt_str_deinit(&file);
-	vt_str_deinit(&guarded);
+	if (err) {
+		unlinkat(dirfd, FILE_NAME, 0);
+		unlinkat(dirfd, TEXT_NAME, 0);
+		rmdir(directory);
+	}
 	return err;
 }
 

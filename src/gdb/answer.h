@@ -7,6 +7,7 @@
 #ifndef VT_GDB_ANSWER_H
 #define VT_GDB_ANSWER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -22,6 +23,7 @@
 
 struct vt_gdb_answer {
 	FILE *text;             /* what gdb shows: writers write here */
+	bool python;            /* this gdb has Python, which the caller knows */
 	char *data;             /* private: of text */
 	size_t n;               /* private: of text */
 	struct vt_str commands; /* private */
@@ -44,7 +46,7 @@ void vt_gdb_command(struct vt_gdb_answer *answer, const char *format, ...)
 
 /*
  * Writes the file for the gdb with this pid, into a directory of our own, /tmp/vramtap-gdb-PID. The
- * last command in the file removes it.
+ * first commands in the file remove it. A long text is a second file there, if gdb has Python.
  */
 struct vt_error *vt_gdb_answer_write(struct vt_gdb_answer *answer, pid_t gdb);
 

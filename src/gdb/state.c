@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2
 #define END "end of state"
 #define MAX_LINE (1 << 16)
 #define MAX_HELD VT_MAX_THREADS
+#define MAX_CUDA ((size_t)4 << 20)
 
 #define PROCESS "process "
 
@@ -25,6 +26,7 @@ struct parser {
 	bool core_is_next;
 	size_t next_signal; /* the next place in state->held to search */
 	bool in_frame;      /* what is to come is not for us */
+	bool in_cuda;       /* it is cuda-gdb's, with names of the process's */
 	struct vt_error *err;
 };
 
@@ -215,6 +217,22 @@ static void read_frame(struct parser *p, const char *text)
 	p->in_frame = true;
 }
 
+/* The last thing that is asked for, too. */
+static void begin_cuda(struct parser *p, const char *text)
+{
+	(void)text;
+	p->in_cuda = true;
+}
+
+static void add_cuda(struct parser *p, const char *line)
+{
+	if (p->state->cuda.n + strlen(line) >= MAX_CUDA)
+		return;
+	vt_str_addf(&p->state->cuda, "%s\n", line);
+	if (p->state->cuda.failed)
+		p->err = &vt_enomem;
+}
+
 static void read_version(struct parser *p, const char *text)
 {
 	p->have_version = number_in(text, 0, INT_MAX) == FORMAT_VERSION;
@@ -223,6 +241,13 @@ static void read_version(struct parser *p, const char *text)
 static void read_width(struct parser *p, const char *text)
 {
 	p->state->width = (int)number_in(text, 0, INT_MAX);
+}
+
+/* A function of gdb's Python. Before the tables only: they have names of the process's. */
+static void read_has_python(struct parser *p, const char *text)
+{
+	(void)text;
+	p->state->python = p->state->python || p->columns.description < 0;
 }
 
 static void read_selected(struct parser *p, const char *text)
@@ -310,12 +335,14 @@ static const struct {
 	{ "0x", read_dummy },
 	{ "#", read_frame },
 	{ "setting width ", read_width },
+	{ "function _streq ", read_has_python },
 	{ "selected ", read_selected },
 	{ "on device ", read_on_device },
 	{ "address ", read_address },
 	{ "VRAMTAP_PATTERN = ", read_pattern },
 	{ "python ", read_python },
 	{ "was ", read_was },
+	{ "cuda kernels", begin_cuda },
 	{ "Local core dump file:", expect_core },
 	{ "\t`", read_core },
 	{ "pid ", read_pid },
@@ -357,7 +384,9 @@ struct vt_error *vt_gdb_state_init(struct vt_gdb_state *state, FILE *in)
 	while (!p.err && (n = getline(&line, &size, in)) >= 0) {
 		line[strcspn(line, "\n")] = '\0';
 		p.have_end = !strcmp(line, END);
-		if (n < MAX_LINE && !p.in_frame)
+		if (p.in_cuda && !p.have_end)
+			add_cuda(&p, line);
+		else if (n < MAX_LINE && !p.in_frame && !p.in_cuda)
 			read_line(&p, line);
 	}
 	if (!p.err && !p.have_version)
@@ -375,6 +404,7 @@ struct vt_error *vt_gdb_state_init(struct vt_gdb_state *state, FILE *in)
 void vt_gdb_state_deinit(struct vt_gdb_state *state)
 {
 	vt_held_deinit(&state->held);
+	vt_str_deinit(&state->cuda);
 	vt_arena_deinit(&state->arena);
 	*state = (struct vt_gdb_state){ 0 };
 }

@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/str.h"
 #include "collect/held.h"
 
 struct vt_gdb_state {
@@ -21,6 +22,7 @@ struct vt_gdb_state {
 	const char *exe;        /* of the core, NULL unknown */
 	const char *connection; /* "native", "core", "remote host:1234", "" none */
 	int width;              /* of gdb's terminal, 0 unlimited */
+	bool python;            /* gdb has Python */
 	int selected;           /* gdb's number of the selected thread, 0 none */
 	uint64_t passed;        /* bit n: gdb passes signal n on; only SIGINT and SIGTRAP known */
 	bool in_call;           /* gdb called a function in the process; it has not returned */
@@ -28,6 +30,7 @@ struct vt_gdb_state {
 	bool on_device;         /* cuda-gdb shows a kernel, not the selected thread */
 	uint64_t address;       /* the argument of "vramtap block" */
 	const char *pattern;    /* the argument of "vramtap owners"; NULL none */
+	struct vt_str cuda;     /* what cuda-gdb says of kernels; of gdb nothing */
 	pid_t python_tid;       /* the thread of python_frame */
 	size_t python_frame;    /* the selected Python frame ("vramtap pyframe"); 0 none selected */
 	/*

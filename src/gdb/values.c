@@ -143,10 +143,11 @@ void vt_gdb_values_found(struct vt_gdb_answer *answer, const struct vt_model *mo
 {
 	bool is_block = found->kind == VT_FOUND_BLOCK;
 	const struct vt_block_rec *b = is_block ? &model->blocks[found->index] : NULL;
+	uint64_t asked = b ? vt_block_asked_for(b) : 0;
 
 	set_known(answer, "vt_block_addr", b, b ? b->addr : 0);
 	set_known(answer, "vt_block_size", b, b ? b->size : 0);
-	set_known(answer, "vt_block_requested", b && b->requested, b ? b->requested : 0);
+	set_known(answer, "vt_block_requested", asked, asked);
 	set_known(answer, "vt_block_device", b, is_block ? (uint64_t)found->allocator->device : 0);
 	set_known(answer, "vt_block_stream", b, b ? b->stream : 0);
 	set_known(answer, "vt_block_prev", is_block && found->before != VT_FOUND_NONE,

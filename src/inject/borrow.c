@@ -24,10 +24,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/ends.h"
 #include "base/fault.h"
 #include "inject/choose.h"
 #include "inject/image.h"
 #include "inject/seccomp.h"
+#include "inject/step.h"
 #include "target/let_go.h"
 #include "target/session.h"
 
@@ -124,7 +126,7 @@ static struct vt_error *seize_error(const struct attempt *attempt, int errnum)
 		return NULL;
 	why = vt_proc_why_not_permitted(proc, &arena);
 	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to trace process %d: %s",
-			      (int)proc->pid, why ? why : strerror(errnum));
+			      (int)proc->pid, why ? why : VT_PROC_UNKNOWN_REASON);
 	vt_arena_deinit(&arena);
 	return err;
 }
@@ -383,6 +385,7 @@ static bool commit(struct attempt *attempt)
 	if (ptrace(PTRACE_SETREGSET, attempt->tid, (void *)NT_PRSTATUS, &io))
 		return false;
 	vt_fault_point("inject.committed");
+	vt_fault_steps("committed", attempt->tid, attempt->plan->stub, locked->slot[1]);
 	/*
 	 * After, not before: the stub blocks signals itself, so if we die in between, no thread is
 	 * left with all signals blocked. Signals that came during the stop stay pending until the
@@ -391,6 +394,7 @@ static bool commit(struct attempt *attempt)
 	ptrace(PTRACE_SETSIGMASK, attempt->tid, (void *)sizeof(uint64_t),
 	       &locked->block.blocked_mask);
 	vt_fault_point("inject.masked");
+	vt_fault_steps("masked", attempt->tid, attempt->plan->stub, locked->slot[1]);
 	return true;
 }
 
@@ -480,6 +484,18 @@ static int start_blocked(pthread_t *thread, struct attempt *attempt)
 	return ret;
 }
 
+/*
+ * What would end us waits until the attempt is over: an interrupted epoll_wait() gives EINTR if we
+ * end before that is undone. SIGCHLD is not kept waiting: it lets go of threads (session.c).
+ */
+static void keep_ends_waiting(sigset_t *old)
+{
+	sigset_t set;
+
+	vt_ends_fill(&set);
+	pthread_sigmask(SIG_BLOCK, &set, old);
+}
+
 struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, const struct vt_candidate *candidate,
 			   enum vt_borrow_result *result, struct vt_borrow_record *record)
 {
@@ -490,6 +506,7 @@ struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, const struct vt_ca
 		.result = VT_BORROW_ANOTHER,
 	};
 	pthread_t thread;
+	sigset_t mask;
 	void *p = mmap(NULL, sizeof(*attempt.locked), PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
@@ -502,10 +519,13 @@ struct vt_error *vt_borrow(const struct vt_borrow_plan *plan, const struct vt_ca
 	 */
 	mlock(p, sizeof(*attempt.locked));
 
+	keep_ends_waiting(&mask);
+
 	int ret = start_blocked(&thread, &attempt);
 
 	if (!ret)
 		ret = pthread_join(thread, NULL);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	munmap(p, sizeof(*attempt.locked));
 	if (ret)
 		return vt_error_create_os(ret, "cannot start a thread");

@@ -153,8 +153,7 @@ static bool is_named(int task, const char *entry, int tid)
 	return strtol(entry, NULL, 10) == tid; /* Linux before 4.1 does not tell */
 }
 
-/* The number that a thread has here; 0 when the process has no such thread. */
-static pid_t find_thread(pid_t pid, int tid)
+pid_t vt_channel_find_thread(pid_t pid, int tid)
 {
 	const struct dirent *entry;
 	char path[64];
@@ -186,7 +185,7 @@ static struct vt_error *open_file(const struct vt_channel *channel,
 
 	/* A thread that is not found yields 0, which has no descriptors. */
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%d", pid,
-		 (int)find_thread(channel->pid, control->file_tid), control->fd);
+		 (int)vt_channel_find_thread(channel->pid, control->file_tid), control->fd);
 
 	VT_CLOSE int peek = open(path, O_PATH | O_CLOEXEC);
 

@@ -31,6 +31,9 @@ struct vt_channel_result {
 	uint64_t end_ns; /* when the borrowed thread was about to leave the stub */
 };
 
+/* The number that a thread of the process has here, by its own; 0: there is none. */
+pid_t vt_channel_find_thread(pid_t pid, int tid);
+
 /* The helper waits for requests when this returns NULL. Each stage has budget_ns. */
 struct vt_error *vt_channel_open(const struct vt_channel *channel, uint64_t budget_ns,
 				 struct vt_channel_result *result);

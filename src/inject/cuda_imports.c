@@ -47,6 +47,8 @@ static const struct import {
 	{ "libcuda.so", FIELD(cuDeviceGetGraphMemAttribute), { "cuDeviceGetGraphMemAttribute" } },
 	{ "libcuda.so", FIELD(cuDeviceGetAttribute), { "cuDeviceGetAttribute" } },
 	{ "libcuda.so", FIELD(cuCtxGetLimit), { "cuCtxGetLimit" } },
+	{ "libcuda.so", FIELD(cuStreamIsCapturing), { "cuStreamIsCapturing" } },
+	{ "libcuda.so", FIELD(cuStreamQuery), { "cuStreamQuery" } },
 	{ "libcuda.so", FIELD(cuCtxRecordEvent), { "cuCtxRecordEvent" } },
 	{ "libcuda.so", FIELD(cuEventCreate), { "cuEventCreate" } },
 	{ "libcuda.so", FIELD(cuEventQuery), { "cuEventQuery" } },

@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/random.h"
 #include "base/str.h"
 #include "inject/borrow.h"
 #include "inject/channel.h"
@@ -139,7 +139,7 @@ static struct vt_error *plan_control(struct injection *in)
 {
 	struct vt_stub_control *control = &in->plan.control;
 
-	if (getrandom(&control->nonce, sizeof(control->nonce), 0) != sizeof(control->nonce))
+	if (!vt_random(&control->nonce, sizeof(control->nonce)))
 		return vt_error_create_os(errno, "cannot get random numbers");
 	control->nonce |= 1; /* what was never written is 0 */
 	control->patience_ns = PATIENCE_NS;
@@ -377,6 +377,13 @@ struct vt_helper_shared *vt_helper_shared(struct vt_helper *helper)
 {
 	beat(helper);
 	return helper->shared;
+}
+
+pid_t vt_helper_tid(const struct vt_helper *helper)
+{
+	int tid = (int)__atomic_load_n(&helper->shared->helper_tid, __ATOMIC_ACQUIRE);
+
+	return tid > 0 ? vt_channel_find_thread(helper->pid, tid) : 0;
 }
 
 uint64_t vt_helper_size(const struct vt_helper *helper)

@@ -59,6 +59,9 @@ struct vt_error *vt_helper_create(const struct vt_proc *proc, struct vt_modules 
  */
 void vt_helper_destroy(struct vt_helper *helper);
 
+/* The helper's own thread, as it is numbered here; 0: it is not known, or has ended. */
+pid_t vt_helper_tid(const struct vt_helper *helper);
+
 /*
  * The mapped file. Valid until the next vt_helper_call() or _grow(). Contents written by the target
  * are hostile.

@@ -13,6 +13,7 @@ src_inject_libinject_a_SOURCES = \
 	src/inject/space.c src/inject/space.h \
 	src/inject/refuse.c src/inject/refuse.h \
 	src/inject/seccomp.c src/inject/seccomp.h \
+	src/inject/step.c src/inject/step.h \
 	src/inject/symbols.c src/inject/symbols.h \
 	src/inject/xstate.c src/inject/xstate.h \
 	src/inject/stub/stub.h

@@ -285,7 +285,8 @@ static struct vt_error *get_filter(pid_t tid, unsigned long i, struct sock_filte
 		return vt_error_create(
 			VT_ERR_UNSUPPORTED,
 			"the process has a seccomp filter that may not be read: %s (reading "
-			"it needs CAP_SYS_ADMIN, and no seccomp filter on this tool)",
+			"it needs CAP_SYS_ADMIN, and no seccomp filter on this tool: sudo on the host, or "
+			"a privileged container, as of kubectl debug --profile=sysadmin)",
 			strerror(errno));
 	*n = (size_t)count;
 	return NULL;

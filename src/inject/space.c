@@ -12,7 +12,8 @@
 
 #include <elf.h>
 #include <string.h>
-#include <sys/random.h>
+
+#include "base/random.h"
 
 #define PAGE UINT64_C(4096)
 #define ALIGN 64u
@@ -162,7 +163,7 @@ struct vt_error *vt_space_for_region(const struct vt_maps *maps, uint64_t size, 
 	for (int tries = 0; tries < 100; tries++) {
 		uint64_t random;
 
-		if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		if (!vt_random(&random, sizeof(random)))
 			return vt_error_create(VT_ERR_OS, "cannot get random numbers");
 
 		uint64_t at = (UINT64_C(1) << 44) + (random % (UINT64_C(1) << 46) & ~(PAGE - 1));

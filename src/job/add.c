@@ -43,7 +43,8 @@ static struct vt_waits waits_of(struct vt_job *job, const struct vt_waits *waits
 	return (struct vt_waits){
 		.code = waits->code,
 		.call = word_of(job, waits->call),
-		.detail = word_of(job, waits->shared ? waits->shared : waits->detail),
+		.detail = word_of(job, waits->detail),
+		.shared = word_of(job, waits->shared ? waits->shared : waits->detail),
 	};
 }
 
@@ -303,6 +304,8 @@ static bool add_parts(struct vt_job *job, struct vt_member *member, const struct
 	add_owners(member, &model->owners);
 	if (!add_collectives(job, member, &model->collectives))
 		return false;
+	if (!vt_job_kernels_add(job, &member->kernels, &model->kernels))
+		return false;
 	return add_sites(job, member, model);
 }
 
@@ -318,6 +321,7 @@ static void add_process(struct vt_job *job, struct vt_member *member, const stru
 {
 	const struct vt_model_process *p = &model->process;
 	struct vt_label *label = &member->label;
+	const struct vt_model_xid *xid;
 
 	if (!*label->name)
 		label->name = name_of(job, p->name);
@@ -338,6 +342,8 @@ static void add_process(struct vt_job *job, struct vt_member *member, const stru
 	member->headline = model->headlines.n ? vt_job_copy(job, model->headlines.data[0].text) :
 						NULL;
 	member->diag = first_missing(job, model);
+	member->lost = vt_model_context_lost(model, &xid);
+	member->lost_by = xid ? xid->code : 0;
 }
 
 static void add_label(struct vt_job *job, struct vt_member *member, const struct vt_label *label)
@@ -356,19 +362,22 @@ static void add_label(struct vt_job *job, struct vt_member *member, const struct
 }
 
 bool vt_job_add_usage(struct vt_job *job, const char *host, const char *system,
-		      struct vt_model_usage *usage)
+		      struct vt_model_usage *usage, struct vt_model_faults *faults)
 {
 	struct vt_job_usage *added = vt_vec_append(&job->usages);
 
 	if (added) {
 		*added = (struct vt_job_usage){ .host = name_of(job, host),
 						.system = name_of(job, system),
-						.usage = *usage };
+						.usage = *usage,
+						.faults = *faults };
 	} else {
 		vt_model_usage_deinit(usage);
+		vt_model_faults_deinit(faults);
 		job->failed = true;
 	}
 	*usage = (struct vt_model_usage){ 0 };
+	*faults = (struct vt_model_faults){ 0 };
 	return !job->failed;
 }
 

@@ -47,9 +47,18 @@ static const struct {
 				   { "", "mend the program: all ranks have to begin the same "
 					 "collectives in the same order" } } },
 	[VT_CURE_GPU] = { "gpu",
-			  { { "cuda-gdb -p %p -batch -ex 'info cuda kernels'",
-			      "which kernel does not end; this stops the process" },
+			  { { "vramtap report --kernels %p",
+			      "which kernel does not end; this stops the process for a moment" },
 			    { "", "" } } },
+	[VT_CURE_RESET] = { "reset",
+			    { { "vramtap report %p", "what the driver said of the fault" },
+			      { "",
+				"the others wait in vain: drain the node, have the GPU reset or "
+				"the machine restarted, then start the job again" } } },
+	[VT_CURE_CONTEXT] = { "context",
+			      { { "vramtap report %p", "by which fault, and what to do about it" },
+				{ "", "all its CUDA calls fail, and the others wait in vain: start "
+				      "the job again" } } },
 	[VT_CURE_NETWORK] = { "network",
 			      { { "dmesg -T | grep -iE 'killed process|xid|link'",
 				  "whether its machine has lost it" },
@@ -164,7 +173,7 @@ bool vt_chain_fill_steps(struct vt_job *job, struct vt_job_chain *chain)
 		step->words = s->words;
 		step->command = vt_job_text(job, vt_str_get(&command), command.n);
 		ok = step->command && !command.failed;
-		chain->n_steps++;
+		chain->n_steps += ok;
 	}
 	vt_str_deinit(&command);
 	return ok;

@@ -24,6 +24,8 @@ enum vt_cure {
 	VT_CURE_WORKER,     /* a loader worker that is busy */
 	VT_CURE_SAME_ORDER, /* ranks began different collectives */
 	VT_CURE_GPU,        /* its GPU has not come that far */
+	VT_CURE_RESET,      /* its GPU has a fault that a new process does not cure */
+	VT_CURE_CONTEXT,    /* lost its CUDA context: it does not come back */
 	VT_CURE_NETWORK,    /* NCCL has lost it */
 	VT_N_CURES,
 };

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "job/internal.h"
+#include "base/hash.h"
+#include "base/map.h"
 
 #define UUID_LENGTH 40 /* "GPU-8f2e1c34-…"; the variable may have a prefix of it */
 #define UUID_SHOWN 12
@@ -82,8 +84,8 @@ static uint64_t number_key(const struct vt_member *member, int number)
 {
 	uint64_t container = *member->label.container ? (uintptr_t)member->label.container : 0;
 
-	return vt_job_mix(vt_job_mix((uintptr_t)member->label.host, container),
-			  (uint64_t)number + 1);
+	return vt_hash_mix(vt_hash_mix((uintptr_t)member->label.host, container),
+			   (uint64_t)number + 1);
 }
 
 static uint64_t key_of(const struct vt_member *member, const struct vt_job_memory *memory,
@@ -94,9 +96,9 @@ static uint64_t key_of(const struct vt_member *member, const struct vt_job_memor
 	if (identity->number >= 0)
 		return number_key(member, identity->number);
 	if (identity->word)
-		return vt_job_mix((uintptr_t)member->label.host, (uintptr_t)identity->word);
+		return vt_hash_mix((uintptr_t)member->label.host, (uintptr_t)identity->word);
 	/* Its list has no such entry, so it changed the list itself: the device is its own. */
-	return vt_job_mix(number_key(member, memory->ordinal), (uint64_t)member->label.pid);
+	return vt_hash_mix(number_key(member, memory->ordinal), (uint64_t)member->label.pid);
 }
 
 /* What others know about a number helps if the uuid is unknown. */
@@ -211,7 +213,7 @@ static bool drop_shared_numbers(struct devices *devices)
 
 	for (size_t i = 0; i < devices->list.n && ok; i++) {
 		struct vt_job_device *d = &devices->list.data[i].device;
-		uint64_t key = vt_job_mix((uintptr_t)d->host, (uint64_t)d->ordinal + 1), *other;
+		uint64_t key = vt_hash_mix((uintptr_t)d->host, (uint64_t)d->ordinal + 1), *other;
 
 		if (d->ordinal < 0)
 			continue;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/map.h"
 #include "model/flight.h"
 
 struct finding {
@@ -21,8 +23,8 @@ static bool is_told(const struct vt_member *m)
 /* Groups of one name may have different ranks, but Gloo's ranks are a guess. Texts are interned. */
 static uint64_t key_of(const struct vt_model_process_group *g)
 {
-	return vt_job_mix(vt_job_mix((uintptr_t)g->backend, (uintptr_t)g->name),
-			  strcmp(g->backend, "gloo") ? (uintptr_t)g->ranks : 0);
+	return vt_hash_mix(vt_hash_mix((uintptr_t)g->backend, (uintptr_t)g->name),
+			   strcmp(g->backend, "gloo") ? (uintptr_t)g->ranks : 0);
 }
 
 static struct vt_job_process_group *group_like(struct finding *f,

@@ -3,7 +3,7 @@
 #ifndef VT_JOB_INTERNAL_H
 #define VT_JOB_INTERNAL_H
 
-#include <jansson.h>
+#include <string.h>
 
 #include "job/job.h"
 #include "model/words.h"
@@ -31,11 +31,10 @@ uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doin
 /* A new, empty member; NULL when out of memory. Valid until the next one. */
 struct vt_member *vt_job_new_member(struct vt_job *job);
 void vt_member_deinit(struct vt_member *member);
+void vt_job_usage_deinit(struct vt_job_usage *usage);
 struct vt_ras *vt_job_new_ras(struct vt_job *job);
 void vt_ras_deinit(struct vt_ras *ras);
 struct vt_ras_group *vt_ras_new_group(struct vt_job *job, struct vt_ras *ras);
-
-uint64_t vt_job_mix(uint64_t hash, uint64_t value);
 
 /* The scope in which pids are unique and clocks equal. Interned: equal texts, equal addresses. */
 const char *vt_job_system(const struct vt_label *label);
@@ -90,6 +89,31 @@ struct vt_job_indices {
 bool vt_job_indices_add(struct vt_job_indices *indices, uint32_t index);
 void vt_job_indices_sort(struct vt_job_indices *indices);
 
+/* Whether it is one of the n: of struct vt_job_indices, or of struct vt_member_set. */
+static inline bool vt_job_has(const uint32_t *indices, size_t n, uint32_t index)
+{
+	for (size_t i = 0; i < n; i++)
+		if (indices[i] == index)
+			return true;
+	return false;
+}
+
+/* Elements of a VT_VEC that have .alarm come before the others; else the order stays. */
+#define VT_JOB_PUT_ALARMS_FIRST(vec)                                                  \
+	do {                                                                          \
+		size_t n_alarms_ = 0;                                                 \
+                                                                                      \
+		for (size_t i_ = 0; i_ < (vec)->n; i_++) {                            \
+			__typeof__(*(vec)->data) item_ = (vec)->data[i_];             \
+                                                                                      \
+			if (!item_.alarm)                                             \
+				continue;                                             \
+			memmove(&(vec)->data[n_alarms_ + 1], &(vec)->data[n_alarms_], \
+				(i_ - n_alarms_) * sizeof(item_));                    \
+			(vec)->data[n_alarms_++] = item_;                             \
+		}                                                                     \
+	} while (0)
+
 /* A copy of it in the arena. */
 struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices *indices);
 
@@ -98,6 +122,7 @@ struct vt_member_set vt_job_set(struct vt_job *job, const struct vt_job_indices 
 bool vt_job_decide_states(struct vt_job *job); /* job/state.c */
 bool vt_job_build_tree(struct vt_job *job);    /* job/tree.c */
 bool vt_job_build_devices(struct vt_job *job); /* job/devices.c */
+bool vt_job_build_faults(struct vt_job *job);  /* job/faults.c */
 
 /* ---- names of enumerations, as in the JSON ---- */
 

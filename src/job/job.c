@@ -1,32 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A job and its interned parts. Texts, frames, stacks and doings are found by hash; on a collision
- * the next hash is tried.
- */
+/* A job and its interned parts. Texts, frames, stacks and doings are found by hash. */
 #include "job/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 
 #include "base/cleanup.h"
-
-/* 8 of the 16 random bytes that the kernel gives every program. */
-static uint64_t random_seed(void)
-{
-	/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
-	const void *bytes = (const void *)getauxval(AT_RANDOM);
-	uint64_t seed = UINT64_C(0xcbf29ce484222325);
-
-	if (bytes)
-		memcpy(&seed, bytes, sizeof(seed));
-	return seed;
-}
+#include "base/hash.h"
 
 void vt_job_init(struct vt_job *job)
 {
-	*job = (struct vt_job){ .tool_version = "", .skew_ms = -1, .seed = random_seed() };
+	*job = (struct vt_job){ .tool_version = "", .skew_ms = -1, .seed = vt_hash_seed() };
 }
 
 void vt_member_deinit(struct vt_member *member)
@@ -35,6 +21,9 @@ void vt_member_deinit(struct vt_member *member)
 	vt_vec_deinit(&member->memory);
 	vt_vec_deinit(&member->sites);
 	vt_vec_deinit(&member->collectives.groups);
+	vt_vec_deinit(&member->kernels.list);
+	vt_vec_deinit(&member->kernels.raised);
+	vt_str_deinit(&member->page);
 }
 
 void vt_ras_deinit(struct vt_ras *ras)
@@ -45,13 +34,19 @@ void vt_ras_deinit(struct vt_ras *ras)
 	vt_vec_deinit(&ras->lines);
 }
 
+void vt_job_usage_deinit(struct vt_job_usage *usage)
+{
+	vt_model_usage_deinit(&usage->usage);
+	vt_model_faults_deinit(&usage->faults);
+}
+
 void vt_job_deinit(struct vt_job *job)
 {
 	for (size_t i = 0; i < job->ras.n; i++)
 		vt_ras_deinit(&job->ras.data[i]);
 	vt_vec_deinit(&job->ras);
 	for (size_t i = 0; i < job->usages.n; i++)
-		vt_model_usage_deinit(&job->usages.data[i].usage);
+		vt_job_usage_deinit(&job->usages.data[i]);
 	vt_vec_deinit(&job->usages);
 	for (size_t i = 0; i < job->members.n; i++)
 		vt_member_deinit(&job->members.data[i]);
@@ -62,62 +57,50 @@ void vt_job_deinit(struct vt_job *job)
 	vt_vec_deinit(&job->diags);
 	vt_vec_deinit(&job->tree);
 	vt_vec_deinit(&job->devices);
+	vt_vec_deinit(&job->faults);
 	vt_vec_deinit(&job->verdicts);
 	vt_vec_deinit(&job->chains);
-	vt_map_deinit(&job->by_text);
-	vt_map_deinit(&job->by_frame);
-	vt_map_deinit(&job->by_stack);
-	vt_map_deinit(&job->by_doing);
+	free(job->seen);
+	vt_vec_deinit(&job->texts);
+	vt_index_deinit(&job->by_text);
+	vt_index_deinit(&job->by_frame);
+	vt_index_deinit(&job->by_stack);
+	vt_index_deinit(&job->by_doing);
 	vt_arena_deinit(&job->arena);
-}
-
-uint64_t vt_job_mix(uint64_t hash, uint64_t value)
-{
-	hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-	return hash ^ hash >> 29;
-}
-
-/* Eight bytes at a time: a job of a thousand members has megabytes of names. */
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
-{
-	const char *p = bytes;
-	uint64_t word;
-
-	hash = vt_job_mix(hash, n);
-	for (; n >= sizeof(word); p += sizeof(word), n -= sizeof(word)) {
-		memcpy(&word, p, sizeof(word));
-		hash = vt_job_mix(hash, word);
-	}
-	word = 0;
-	memcpy(&word, p, n);
-	return vt_job_mix(hash, word);
 }
 
 /* An address identifies an interned text. */
 static uint64_t mix_text(uint64_t hash, const char *text)
 {
-	return vt_job_mix(hash, (uintptr_t)text);
+	return vt_hash_mix(hash, (uintptr_t)text);
+}
+
+static const char *add_text(struct vt_job *job, uint64_t hash, const char *text, size_t n)
+{
+	const char *copy = vt_arena_strndup(&job->arena, text, n);
+	const char **added = copy ? vt_vec_append(&job->texts) : NULL;
+
+	if (!added || !vt_index_put(&job->by_text, hash, job->texts.n - 1)) {
+		job->failed = true;
+		return NULL;
+	}
+	*added = copy;
+	return copy;
 }
 
 const char *vt_job_text(struct vt_job *job, const char *text, size_t n)
 {
-	uint64_t key = hash_bytes(job->seed, text, n), *found;
-	const char *copy;
+	uint64_t hash = vt_hash_bytes(job->seed, text, n);
+	uint32_t number;
 
-	while ((found = vt_map_get(&job->by_text, key))) {
-		/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
-		const char *have = (const char *)(uintptr_t)*found;
+	for (size_t at = vt_index_first(&job->by_text, hash);
+	     vt_index_next(&job->by_text, hash, &at, &number);) {
+		const char *have = job->texts.data[number];
 
 		if (!strncmp(have, text, n) && !have[n])
 			return have;
-		key = vt_job_mix(key, 2);
 	}
-	copy = vt_arena_strndup(&job->arena, text, n);
-	if (!copy || !vt_map_put(&job->by_text, key, (uintptr_t)copy)) {
-		job->failed = true;
-		return NULL;
-	}
-	return copy;
+	return add_text(job, hash, text, n);
 }
 
 const char *vt_job_copy(struct vt_job *job, const char *text)
@@ -143,10 +126,10 @@ bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *
 
 /* ---- parts that are interned by index ---- */
 
-static uint32_t put_index(struct vt_job *job, struct vt_map *map, uint64_t key, size_t index)
+static uint32_t put_index(struct vt_job *job, struct vt_index *index, uint64_t hash, size_t number)
 {
-	if (index < VT_NO_INDEX && vt_map_put(map, key, index))
-		return (uint32_t)index;
+	if (vt_index_put(index, hash, number))
+		return (uint32_t)number;
 	job->failed = true;
 	return VT_NO_INDEX;
 }
@@ -160,17 +143,17 @@ static bool same_frame(const struct vt_job_frame *a, const struct vt_job_frame *
 uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *frame)
 {
 	uint64_t key = mix_text(mix_text(mix_text(job->seed, frame->function), frame->file),
-				frame->module),
-		 *found;
+				frame->module);
 	struct vt_job_frame *added;
+	uint32_t number;
 
-	key = vt_job_mix(key, (uint64_t)(uint32_t)frame->line << 2 | (uint64_t)frame->program << 1 |
-				      (frame->kind == VT_FRAME_PYTHON));
-	while ((found = vt_map_get(&job->by_frame, key))) {
-		if (same_frame(&job->frames.data[*found], frame))
-			return (uint32_t)*found;
-		key = vt_job_mix(key, 2);
-	}
+	key = vt_hash_mix(key, (uint64_t)(uint32_t)frame->line << 2 |
+				       (uint64_t)frame->program << 1 |
+				       (frame->kind == VT_FRAME_PYTHON));
+	for (size_t at = vt_index_first(&job->by_frame, key);
+	     vt_index_next(&job->by_frame, key, &at, &number);)
+		if (same_frame(&job->frames.data[number], frame))
+			return number;
 	added = vt_vec_append(&job->frames);
 	if (!added) {
 		job->failed = true;
@@ -190,16 +173,16 @@ static bool has_python(const struct vt_job *job, const uint32_t *frames, size_t 
 
 uint32_t vt_job_intern_stack(struct vt_job *job, const uint32_t *frames, size_t n)
 {
-	uint64_t key = hash_bytes(job->seed, frames, n * sizeof(*frames)), *found;
+	uint64_t key = vt_hash_bytes(job->seed, frames, n * sizeof(*frames));
 	struct vt_job_stack *added;
-	uint32_t *copy;
+	uint32_t *copy, number;
 
-	while ((found = vt_map_get(&job->by_stack, key))) {
-		const struct vt_job_stack *have = &job->stacks.data[*found];
+	for (size_t at = vt_index_first(&job->by_stack, key);
+	     vt_index_next(&job->by_stack, key, &at, &number);) {
+		const struct vt_job_stack *have = &job->stacks.data[number];
 
 		if (have->n == n && (!n || !memcmp(have->frames, frames, n * sizeof(*frames))))
-			return (uint32_t)*found;
-		key = vt_job_mix(key, 2);
+			return number;
 	}
 	copy = vt_arena_alloc(&job->arena, (n + 1) * sizeof(*copy));
 	added = copy ? vt_vec_append(&job->stacks) : NULL;
@@ -224,31 +207,36 @@ static bool same_doing(const struct vt_job_doing *a, const struct vt_job_doing *
 	       a->verdict.function == b->verdict.function &&
 	       a->verdict.for_function == b->verdict.for_function &&
 	       a->waits.code == b->waits.code && a->waits.call == b->waits.call &&
-	       a->waits.detail == b->waits.detail && a->kernel == b->kernel;
+	       a->waits.shared == b->waits.shared && a->kernel == b->kernel;
 }
 
 uint32_t vt_job_intern_doing(struct vt_job *job, const struct vt_job_doing *doing)
 {
 	const char *const texts[] = {
 		doing->name,       doing->verdict.function, doing->verdict.for_function,
-		doing->waits.call, doing->waits.detail,     doing->kernel
+		doing->waits.call, doing->waits.shared,     doing->kernel
 	};
-	uint64_t key = vt_job_mix(job->seed, (uint64_t)doing->verdict.code << 16 |
-						     (uint64_t)doing->verdict.purpose << 8 |
-						     (uint64_t)doing->waits.code);
+	uint64_t key = vt_hash_mix(job->seed, (uint64_t)doing->verdict.code << 16 |
+						      (uint64_t)doing->verdict.purpose << 8 |
+						      (uint64_t)doing->waits.code);
 	struct vt_job_doing *added;
-	uint64_t *found;
+	uint32_t number;
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		key = mix_text(key, texts[i]);
-	key = vt_job_mix(key, (uint64_t)doing->stack << 16 | (uint64_t)(uint8_t)doing->state << 8 |
-				      (uint64_t)(uint8_t)(doing->gil + 1) << 4 |
-				      (uint64_t)doing->is_main << 3 | (uint64_t)doing->idle << 2 |
-				      (uint64_t)doing->has_python << 1 | doing->deadlock);
-	while ((found = vt_map_get(&job->by_doing, key))) {
-		if (same_doing(&job->doings.data[*found], doing))
-			return (uint32_t)*found;
-		key = vt_job_mix(key, 2);
+	key = vt_hash_mix(key, (uint64_t)doing->stack << 16 | (uint64_t)(uint8_t)doing->state << 8 |
+				       (uint64_t)(uint8_t)(doing->gil + 1) << 4 |
+				       (uint64_t)doing->is_main << 3 | (uint64_t)doing->idle << 2 |
+				       (uint64_t)doing->has_python << 1 | doing->deadlock);
+	for (size_t at = vt_index_first(&job->by_doing, key);
+	     vt_index_next(&job->by_doing, key, &at, &number);) {
+		struct vt_job_doing *known = &job->doings.data[number];
+
+		if (!same_doing(known, doing))
+			continue;
+		if (known->waits.detail != doing->waits.detail)
+			known->waits.detail = known->waits.shared;
+		return number;
 	}
 	added = vt_vec_append(&job->doings);
 	if (!added) {

@@ -16,10 +16,14 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "base/map.h"
+#include "base/index.h"
+#include "base/str.h"
 #include "base/vec.h"
 #include "job/chain.h"
+#include "job/faults.h"
 #include "job/finding.h"
+#include "job/kernels.h"
+#include "model/faults.h"
 #include "model/model.h"
 
 #define VT_JOB_SCHEMA "vramtap-triage"
@@ -54,14 +58,14 @@ struct vt_label {
 	bool in_job;           /* false: it holds memory of a device that the job uses */
 };
 
-/* A place in code; interned. */
+/* A place in code; interned. Jobs of many ranks have a million: 32 bytes. */
 struct vt_job_frame {
-	enum vt_frame_kind kind;
+	enum vt_frame_kind kind : 8;
+	bool program; /* vt_model_is_program() */
+	int line;
 	const char *function; /* NULL unknown */
 	const char *file;     /* NULL */
-	int line;
-	const char *module; /* NULL */
-	bool program;       /* vt_model_is_program() */
+	const char *module;   /* NULL */
 };
 
 /*
@@ -86,8 +90,9 @@ struct vt_job_doing {
 	bool is_main, idle, has_python, deadlock;
 	int gil;                   /* 1 holds it, 0 not, -1 unknown */
 	struct vt_verdict verdict; /* without the tid of the lock's owner */
-	struct vt_waits waits;     /* only the parts that processes share */
-	const char *kernel;        /* kernel function in which it sleeps, if no signal reaches it */
+	/* .shared tells doings apart; .detail equals it unless all threads have the same. */
+	struct vt_waits waits;
+	const char *kernel; /* kernel function in which it sleeps, if no signal reaches it */
 };
 
 struct vt_job_thread {
@@ -181,7 +186,11 @@ struct vt_member {
 	struct vt_job_owners owners;
 	struct vt_model_collectives collectives; /* texts are interned */
 	struct vt_job_requests requests;
-	const char *diag; /* the first missing thing; NULL none */
+	struct vt_job_kernels kernels; /* of its devices */
+	enum vt_context_lost lost; /* a CUDA context of it, and the Xid that did it; 0 unknown */
+	uint32_t lost_by;
+	const char *diag;   /* the first missing thing; NULL none */
+	struct vt_str page; /* its report for a page (vt_html_write_report()), if that was wanted */
 	/* filled by account: */
 	enum vt_job_state state;
 	const char *operation; /* its current collective: "all_reduce"; NULL none, or unknown */
@@ -281,6 +290,18 @@ struct vt_job_device {
 	const struct vt_model_gpu *gpu;     /* in usage */
 };
 
+/* A fault of devices, or what a device says of its health. */
+struct vt_job_fault {
+	enum vt_job_fault_kind kind;
+	bool alarm;
+	bool of_device;                 /* VT_JOB_XID: a new process does not cure it */
+	const char *host;               /* "" unknown */
+	const struct vt_model_xid *xid; /* VT_JOB_XID: the last of them */
+	uint64_t times;                 /* VT_JOB_XID */
+	struct vt_member_set members;   /* of the job: the faults are theirs, or on their devices */
+	const char *text; /* "Xid 79 (the GPU has fallen off the bus) on GPU 2 of n1 (rank 3)" */
+};
+
 /* A rank this late at a collective is reported: host clocks and running ranks differ by less. */
 #define VT_LATE_MS 3000
 
@@ -326,16 +347,18 @@ struct vt_ras {
 	VT_VEC(const char *) lines;
 };
 
-/* Who uses the devices of a host. */
+/* Who uses the devices of a host, and the faults that they had meanwhile. */
 struct vt_job_usage {
 	const char *host;
 	const char *system; /* as in struct vt_label: whose pids they are */
 	struct vt_model_usage usage;
+	struct vt_model_faults faults; /* ours: of a process of the job; device is not known */
 };
 
 struct vt_job {
 	struct vt_arena arena;
 	const char *tool_version;
+	const char *directory; /* where the files of members are; NULL here; the caller's */
 	struct timespec when;
 	VT_VEC(struct vt_job_frame) frames;
 	VT_VEC(struct vt_job_stack) stacks;
@@ -347,12 +370,15 @@ struct vt_job {
 	double skew_ms; /* between the first and the last stop on a host; -1 unknown */
 	VT_VEC(struct vt_diag) diags;
 	/* private: */
-	struct vt_map by_text, by_frame, by_stack, by_doing;
+	VT_VEC(const char *) texts;
+	struct vt_index by_text, by_frame, by_stack, by_doing;
+	struct vt_job_seen *seen; /* job/json/seen.h */
 	uint64_t seed; /* of hashes: targets choose texts, and must not choose collisions */
 	bool failed;   /* out of memory: members or parts of them are missing */
 	/* filled by account: */
 	VT_VEC(struct vt_job_node) tree; /* main and other telling threads; parents first */
 	VT_VEC(struct vt_job_device) devices;
+	VT_VEC(struct vt_job_fault) faults;     /* alarms first */
 	VT_VEC(struct vt_job_verdict) verdicts; /* the answer first */
 	VT_VEC(struct vt_job_chain) chains;     /* the one on which most ranks hang first */
 	enum vt_completeness completeness;
@@ -368,11 +394,11 @@ bool vt_job_add(struct vt_job *job, const struct vt_label *label, const struct v
 		const char *error);
 
 /*
- * Adds who uses the devices of a host; texts are the job's own, or constants. Takes over what usage
- * has, also when it fails: out of memory.
+ * Adds who uses the devices of a host, and their faults; texts are the job's own, or constants.
+ * Takes over what usage and faults have, also when it fails: out of memory.
  */
 bool vt_job_add_usage(struct vt_job *job, const char *host, const char *system,
-		      struct vt_model_usage *usage);
+		      struct vt_model_usage *usage, struct vt_model_faults *faults);
 
 /* Adds a diagnostic of the whole job. */
 void vt_job_diag(struct vt_job *job, enum vt_diag_level level, const char *code, const char *format,
@@ -390,7 +416,6 @@ bool vt_job_are_ranks(const struct vt_job *job, const struct vt_member_set *set)
  * The members: "0-2,4-7" (ranks; beside others "ranks 0-2,4-7"), "workers 0-7 of rank 3", else "pid
  * 4711@node3"; about columns wide.
  */
-struct vt_str;
 void vt_job_add_set(const struct vt_job *job, const struct vt_member_set *set, size_t columns,
 		    struct vt_str *out);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "job/internal.h"
 
 #define MAX_WORDS 200       /* bytes of what a thread does */

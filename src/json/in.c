@@ -10,10 +10,12 @@
 
 #include "base/cleanup.h"
 #include "base/regular.h"
+#include "json/jansson.h"
+#include "json/parse.h"
 
 #define READ_SIZE 65536
 
-static struct vt_error *read_all(int fd, struct vt_str *text)
+struct vt_error *vt_json_in_read_fd(int fd, struct vt_str *text)
 {
 	char buf[READ_SIZE];
 
@@ -43,79 +45,61 @@ struct vt_error *vt_json_in_read(const char *path, struct vt_str *text)
 
 	if (!standard_input && opened < 0)
 		return vt_error_create_os(errno, "cannot read %s", path);
-	err = read_all(standard_input ? STDIN_FILENO : opened, text);
+	err = vt_json_in_read_fd(standard_input ? STDIN_FILENO : opened, text);
 	return err ? vt_error_prefix(err, "%s", standard_input ? "standard input" : path) : NULL;
 }
 
-struct vt_error *vt_json_in_read_regular(const char *path, struct vt_str *text)
+struct vt_error *vt_json_in_open_regular(const char *path, int *fd)
 {
-	VT_CLOSE int opened = vt_open_regular(path);
-	struct vt_error *err;
+	int opened = vt_open_regular(path);
 
 	if (opened < 0 && !access(path, R_OK))
 		return vt_error_create(VT_ERR_FORMAT, "%s is not a regular file", path);
 	if (opened < 0)
 		return vt_error_create_os(errno, "cannot read %s", path);
-	err = read_all(opened, text);
+	*fd = opened;
+	return NULL;
+}
+
+struct vt_error *vt_json_in_read_regular(const char *path, struct vt_str *text)
+{
+	VT_CLOSE int fd = -1;
+	struct vt_error *err;
+
+	VT_TRY(vt_json_in_open_regular(path, &fd));
+	err = vt_json_in_read_fd(fd, text);
 	return err ? vt_error_prefix(err, "%s", path) : NULL;
 }
 
-/*
- * jansson allocates through two functions that are set for the whole program. During a parse they
- * allocate from the arena, so a document of a million blocks is freed at once and its memory is
- * bounded. The parser nests 2048 deep at most (jansson 2.8 on).
- */
-static struct {
-	struct vt_arena *arena;
-	size_t left; /* bytes that the document may still take */
-	bool too_much, nomem;
-} parsing;
-
-/* A block of a report is 160 bytes of text and 1400 of memory (jansson 2.14). */
-#define MEMORY_OF_A_BYTE 16
-#define MEMORY_AT_LEAST (1u << 20)
-
-static void *take_memory(size_t size)
+/* Says what is wrong with it; NULL: nothing. */
+static struct vt_error *ask_jansson(const char *text, size_t n)
 {
-	void *p;
+	struct vt_arena values = { 0 };
+	json_t *root;
+	struct vt_error *err = vt_jansson_parse(text, n, &values, &root);
 
-	if (size > parsing.left) {
-		parsing.too_much = true;
+	vt_arena_deinit(&values);
+	return err;
+}
+
+struct vt_error *vt_json_in_judge(const char *text, size_t n, enum vt_json_parsed parsed)
+{
+	if (parsed == VT_JSON_PARSED)
 		return NULL;
-	}
-	parsing.left -= size;
-	p = vt_arena_alloc(parsing.arena, size);
-	parsing.nomem |= !p;
-	return p;
-}
-
-static void leave(void *p)
-{
-	(void)p;
-}
-
-struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_t n, json_t **root)
-{
-	json_error_t error;
-	json_t *parsed;
-
-	if (n > VT_JSON_IN_MAX)
-		return vt_error_create(VT_ERR_FORMAT, "it is larger than 512 MiB");
-	parsing.arena = in->values;
-	parsing.left = n * MEMORY_OF_A_BYTE + MEMORY_AT_LEAST;
-	parsing.too_much = parsing.nomem = false;
-	json_set_alloc_funcs(take_memory, leave);
-	parsed = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
-	json_set_alloc_funcs(malloc, free);
-	if (parsing.too_much)
-		return vt_error_create(VT_ERR_FORMAT,
-				       "it is not a report: it has too many small parts");
-	if (parsing.nomem)
+	if (parsed == VT_JSON_NOMEM)
 		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
-	if (!parsed)
-		return vt_error_create(VT_ERR_FORMAT,
-				       "it is not JSON, or was cut short: line %d: %s", error.line,
-				       error.text);
+	VT_TRY(ask_jansson(text, n));
+	if (parsed == VT_JSON_REFUSED)
+		return vt_error_create(VT_ERR_FORMAT, "it is not JSON as vramtap reads it");
+	return NULL;
+}
+
+struct vt_error *vt_json_in_parse(struct vt_json_in *in, const char *text, size_t n,
+				  const struct vt_json_value **root)
+{
+	const struct vt_json_value *parsed = NULL;
+
+	VT_TRY(vt_json_in_judge(text, n, vt_json_parse(text, n, in->values, &parsed)));
 	*root = parsed;
 	return NULL;
 }
@@ -127,84 +111,91 @@ void vt_json_in_wrong(struct vt_json_in *in, const char *key, const char *what)
 }
 
 /* NULL when it is null. */
-static json_t *find_value(json_t *from, const char *key)
+static const struct vt_json_value *find_value(const struct vt_json_value *from, const char *key)
 {
-	json_t *value = json_object_get(from, key);
+	const struct vt_json_value *value = vt_json_get(from, key);
 
-	return json_is_null(value) ? NULL : value;
+	return vt_json_is(value, VT_JSON_NULL) ? NULL : value;
 }
 
-json_t *vt_json_in_object(struct vt_json_in *in, json_t *from, const char *key)
+const struct vt_json_value *vt_json_in_object(struct vt_json_in *in,
+					      const struct vt_json_value *from, const char *key)
 {
-	json_t *value = find_value(from, key);
+	const struct vt_json_value *value = find_value(from, key);
 
-	if (value && !json_is_object(value)) {
+	if (value && !vt_json_is(value, VT_JSON_OBJECT)) {
 		vt_json_in_wrong(in, key, "is not an object");
 		return NULL;
 	}
 	return value;
 }
 
-json_t *vt_json_in_array(struct vt_json_in *in, json_t *from, const char *key)
+const struct vt_json_value *vt_json_in_array(struct vt_json_in *in,
+					     const struct vt_json_value *from, const char *key)
 {
-	json_t *value = find_value(from, key);
+	const struct vt_json_value *value = find_value(from, key);
 
-	if (value && !json_is_array(value)) {
+	if (value && !vt_json_is(value, VT_JSON_ARRAY)) {
 		vt_json_in_wrong(in, key, "is not an array");
 		return NULL;
 	}
 	return value;
 }
 
-json_t *vt_json_in_element(struct vt_json_in *in, json_t *array, size_t i, const char *key)
+const struct vt_json_value *vt_json_in_element(struct vt_json_in *in,
+					       const struct vt_json_value *array, size_t i,
+					       const char *key)
 {
-	json_t *value = json_array_get(array, i);
+	const struct vt_json_value *value = vt_json_at(array, i);
 
-	if (!json_is_object(value)) {
+	if (!vt_json_is(value, VT_JSON_OBJECT)) {
 		vt_json_in_wrong(in, key, "has an element that is not an object");
-		return NULL; /* jansson treats it as an object without keys */
+		return NULL; /* is an object without keys */
 	}
 	return value;
 }
 
-static bool to_uint(struct vt_json_in *in, const json_t *value, const char *key, uint64_t *number)
+static bool to_uint(struct vt_json_in *in, const struct vt_json_value *value, const char *key,
+		    uint64_t *number)
 {
-	if (!json_is_integer(value) || json_integer_value(value) < 0) {
+	if (!vt_json_is(value, VT_JSON_INTEGER) || vt_json_integer(value) < 0) {
 		vt_json_in_wrong(in, key, "is not a number, or is negative");
 		return false;
 	}
-	*number = (uint64_t)json_integer_value(value);
+	*number = (uint64_t)vt_json_integer(value);
 	return true;
 }
 
-bool vt_json_in_uint(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value)
+bool vt_json_in_uint(struct vt_json_in *in, const struct vt_json_value *from, const char *key,
+		     uint64_t *value)
 {
-	json_t *found = find_value(from, key);
+	const struct vt_json_value *found = find_value(from, key);
 
 	return found && to_uint(in, found, key, value);
 }
 
-bool vt_json_in_int(struct vt_json_in *in, json_t *from, const char *key, int64_t min, int64_t max,
-		    int *value)
+bool vt_json_in_int(struct vt_json_in *in, const struct vt_json_value *from, const char *key,
+		    int64_t min, int64_t max, int *value)
 {
-	json_t *found = find_value(from, key);
+	const struct vt_json_value *found = find_value(from, key);
 
 	if (!found)
 		return false;
-	if (!json_is_integer(found) || json_integer_value(found) < min ||
-	    json_integer_value(found) > max) {
+	if (!vt_json_is(found, VT_JSON_INTEGER) || vt_json_integer(found) < min ||
+	    vt_json_integer(found) > max) {
 		vt_json_in_wrong(in, key, "is not a number, or is out of range");
 		return false;
 	}
-	*value = (int)json_integer_value(found);
+	*value = (int)vt_json_integer(found);
 	return true;
 }
 
-bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64_t *value)
+bool vt_json_in_hex(struct vt_json_in *in, const struct vt_json_value *from, const char *key,
+		    uint64_t *value)
 {
-	json_t *found = find_value(from, key);
-	const char *text = json_string_value(found);
-	size_t n = json_string_length(found);
+	const struct vt_json_value *found = find_value(from, key);
+	const char *text = vt_json_string(found);
+	size_t n = vt_json_length(found);
 
 	if (!found)
 		return false;
@@ -217,35 +208,38 @@ bool vt_json_in_hex(struct vt_json_in *in, json_t *from, const char *key, uint64
 	return true;
 }
 
-bool vt_json_in_real(struct vt_json_in *in, json_t *from, const char *key, double *value)
+bool vt_json_in_real(struct vt_json_in *in, const struct vt_json_value *from, const char *key,
+		     double *value)
 {
-	json_t *found = find_value(from, key);
+	const struct vt_json_value *found = find_value(from, key);
 
 	if (!found)
 		return false;
-	if (!json_is_number(found)) {
+	if (!vt_json_is_number(found)) {
 		vt_json_in_wrong(in, key, "is not a number");
 		return false;
 	}
-	*value = json_number_value(found);
+	*value = vt_json_number(found);
 	return true;
 }
 
-bool vt_json_in_bool(struct vt_json_in *in, json_t *from, const char *key, bool *value)
+bool vt_json_in_bool(struct vt_json_in *in, const struct vt_json_value *from, const char *key,
+		     bool *value)
 {
-	json_t *found = find_value(from, key);
+	const struct vt_json_value *found = find_value(from, key);
 
 	if (!found)
 		return false;
-	if (!json_is_boolean(found)) {
+	if (!vt_json_is_boolean(found)) {
 		vt_json_in_wrong(in, key, "is neither true nor false");
 		return false;
 	}
-	*value = json_is_true(found);
+	*value = vt_json_is(found, VT_JSON_TRUE);
 	return true;
 }
 
-uint64_t vt_json_in_need_uint(struct vt_json_in *in, json_t *from, const char *key)
+uint64_t vt_json_in_need_uint(struct vt_json_in *in, const struct vt_json_value *from,
+			      const char *key)
 {
 	uint64_t value = 0;
 
@@ -254,7 +248,8 @@ uint64_t vt_json_in_need_uint(struct vt_json_in *in, json_t *from, const char *k
 	return value;
 }
 
-uint64_t vt_json_in_need_hex(struct vt_json_in *in, json_t *from, const char *key)
+uint64_t vt_json_in_need_hex(struct vt_json_in *in, const struct vt_json_value *from,
+			     const char *key)
 {
 	uint64_t value = 0;
 
@@ -263,7 +258,7 @@ uint64_t vt_json_in_need_hex(struct vt_json_in *in, json_t *from, const char *ke
 	return value;
 }
 
-bool vt_json_in_need_bool(struct vt_json_in *in, json_t *from, const char *key)
+bool vt_json_in_need_bool(struct vt_json_in *in, const struct vt_json_value *from, const char *key)
 {
 	bool value = false;
 
@@ -272,24 +267,26 @@ bool vt_json_in_need_bool(struct vt_json_in *in, json_t *from, const char *key)
 	return value;
 }
 
-const char *vt_json_in_text(struct vt_json_in *in, json_t *from, const char *key)
+const char *vt_json_in_text(struct vt_json_in *in, const struct vt_json_value *from,
+			    const char *key)
 {
-	json_t *found = find_value(from, key);
+	const struct vt_json_value *found = find_value(from, key);
 	const char *copy;
 
 	if (!found)
 		return NULL;
-	if (!json_is_string(found)) {
+	if (!vt_json_is(found, VT_JSON_STRING)) {
 		vt_json_in_wrong(in, key, "is not a text");
 		return NULL;
 	}
 	/* jansson refuses \u0000. */
-	copy = vt_arena_strndup(in->strings, json_string_value(found), json_string_length(found));
+	copy = vt_arena_strndup(in->strings, vt_json_string(found), vt_json_length(found));
 	in->nomem |= !copy;
 	return copy;
 }
 
-const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char *key)
+const char *vt_json_in_need_text(struct vt_json_in *in, const struct vt_json_value *from,
+				 const char *key)
 {
 	const char *text = vt_json_in_text(in, from, key);
 
@@ -298,10 +295,10 @@ const char *vt_json_in_need_text(struct vt_json_in *in, json_t *from, const char
 	return text ? text : "";
 }
 
-unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *key,
-			     const char *(*name)(unsigned int), unsigned int n)
+unsigned int vt_json_in_word(struct vt_json_in *in, const struct vt_json_value *from,
+			     const char *key, const char *(*name)(unsigned int), unsigned int n)
 {
-	const char *text = json_string_value(json_object_get(from, key));
+	const char *text = vt_json_string(vt_json_get(from, key));
 
 	for (unsigned int i = 0; text && i < n; i++)
 		if (!strcmp(text, name(i)))
@@ -310,9 +307,10 @@ unsigned int vt_json_in_word(struct vt_json_in *in, json_t *from, const char *ke
 	return 0;
 }
 
-void vt_json_in_time(struct vt_json_in *in, json_t *from, const char *key, struct timespec *when)
+void vt_json_in_time(struct vt_json_in *in, const struct vt_json_value *from, const char *key,
+		     struct timespec *when)
 {
-	const char *text = json_string_value(json_object_get(from, key));
+	const char *text = vt_json_string(vt_json_get(from, key));
 	struct tm tm = { 0 };
 	const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
 	long ns = 0;
@@ -329,12 +327,12 @@ void vt_json_in_time(struct vt_json_in *in, json_t *from, const char *key, struc
 	when->tv_nsec = ns;
 }
 
-uint32_t vt_json_in_index(struct vt_json_in *in, json_t *array, size_t i, size_t limit,
-			  const char *key)
+uint32_t vt_json_in_index(struct vt_json_in *in, const struct vt_json_value *array, size_t i,
+			  size_t limit, const char *key)
 {
 	uint64_t number = 0;
 
-	if (!to_uint(in, json_array_get(array, i), key, &number) || number >= limit ||
+	if (!to_uint(in, vt_json_at(array, i), key, &number) || number >= limit ||
 	    number > UINT32_MAX) {
 		vt_json_in_wrong(in, key, "names what does not exist");
 		return 0;

@@ -78,15 +78,15 @@ static void begin_value(struct vt_json *json, const char *key)
 
 	if (json->more[json->depth])
 		put_char(json, ',');
-	if (json->depth > 0 && !is_inline)
+	if (json->depth > 0 && !is_inline && !json->compact)
 		put_newline(json);
-	else if (json->more[json->depth])
+	else if (json->more[json->depth] && !json->compact)
 		put_char(json, ' ');
 	json->more[json->depth] = true;
 	if (key) {
 		put_char(json, '"');
 		put(json, key, strlen(key));
-		put(json, "\": ", 3);
+		put(json, "\": ", json->compact ? 2 : 3);
 	}
 }
 
@@ -109,7 +109,7 @@ static void close_container(struct vt_json *json, char bracket)
 		json->inline_depth = 0;
 	if (json->depth > 0)
 		json->depth--;
-	if (!is_inline && !empty)
+	if (!is_inline && !empty && !json->compact)
 		put_newline(json);
 	put_char(json, bracket);
 }
@@ -284,4 +284,12 @@ void vt_json_time(struct vt_json *json, const char *key, const struct timespec *
 	}
 	snprintf(with_ns, sizeof(with_ns), "%s.%09ldZ", text, when->tv_nsec);
 	vt_json_text(json, key, with_ns);
+}
+
+void vt_json_uints(struct vt_json *json, const char *key, const uint32_t *values, size_t n)
+{
+	vt_json_array_line(json, key);
+	for (size_t i = 0; i < n; i++)
+		vt_json_uint(json, NULL, values[i]);
+	vt_json_end_array(json);
 }

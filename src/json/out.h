@@ -21,7 +21,8 @@
 
 struct vt_json {
 	FILE *out;
-	size_t n; /* bytes in buf */
+	size_t n;     /* bytes in buf */
+	bool compact; /* set after vt_json_init(): without blanks and line breaks */
 	int depth;
 	int inline_depth;                 /* > 0: everything from this depth on is on one line */
 	bool more[VT_JSON_MAX_DEPTH + 1]; /* the container at this depth has an element */
@@ -47,6 +48,8 @@ void vt_json_end_object(struct vt_json *json);
 void vt_json_array(struct vt_json *json, const char *key);
 void vt_json_array_line(struct vt_json *json, const char *key);
 void vt_json_end_array(struct vt_json *json);
+/* An array of n numbers, in one line. */
+void vt_json_uints(struct vt_json *json, const char *key, const uint32_t *values, size_t n);
 
 void vt_json_null(struct vt_json *json, const char *key);
 void vt_json_bool(struct vt_json *json, const char *key, bool value);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows from the facts of the model: totals, groups, checks, completeness. */
 #include "model/account.h"
+#include "model/stream_deadlock.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -510,6 +511,16 @@ bool vt_model_account(struct vt_model *model)
 	if (!group_blocks(model)) {
 		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_TORCH, "no-memory",
 			      "not enough memory here to group the blocks");
+		ok = false;
+	}
+	if (!vt_model_streams_account(model)) {
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_CUDA, "no-memory",
+			      "not enough memory here for all streams");
+		ok = false;
+	}
+	if (!vt_find_stream_deadlocks(model)) {
+		vt_model_diag(model, VT_DIAG_MISSING, VT_STAGE_RECORDER, "no-memory",
+			      "not enough memory here to compare what streams wait for");
 		ok = false;
 	}
 	vt_model_count_owners(model);

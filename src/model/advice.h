@@ -20,8 +20,12 @@
 #define VT_ADVICE_RULES(X)                                                               \
 	X(OTHER, "other") /* another version wrote a rule that is unknown here */        \
 	X(STOPPED, "stopped") \
+	X(CONTEXT_LOST, "context-lost") \
+	X(GPU_FAULT, "gpu-fault") \
 	X(DEADLOCK, "deadlock") \
+	X(STREAM_DEADLOCK, "stream-deadlock") \
 	X(STUCK, "stuck") \
+	X(THROTTLED, "throttled") \
 	X(LAUNCHER, "launcher") \
 	X(GROWTH, "growth") \
 	X(HOST_LIMIT, "host-limit") \
@@ -63,7 +67,13 @@
 #define VT_ADVICE_REMEDIES(X)                                                            \
 	X(NONE, "none")                                                                  \
 	X(CONTINUE, "continue") \
+	X(DEBUG_KERNEL, "debug-kernel") \
+	X(RESTART, "restart") \
+	X(RESET_GPU, "reset-gpu") \
+	X(REBOOT, "reboot") \
+	X(COOL_GPU, "cool-gpu") \
 	X(ORDER_LOCKS, "order-locks") \
+	X(ORDER_STREAMS, "order-streams") \
 	X(FIND_HOLDER, "find-holder") \
 	X(FIND_RANK, "find-rank") \
 	X(FIND_KERNEL, "find-kernel") \
@@ -110,7 +120,7 @@
 	X(RECORD, "record") \
 	X(ALLOW_RESUME, "allow-resume") \
 	X(TRIAGE, "triage") \
-	X(CUDA_GDB, "cuda-gdb") \
+	X(KERNELS, "kernels") \
 	X(LOOK_AGAIN, "look-again") \
 	X(GROW, "grow")
 /* clang-format on */

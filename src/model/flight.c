@@ -121,36 +121,35 @@ const char *vt_flight_ranks(struct vt_arena *arena, const char *text)
 
 /* ---- values ---- */
 
-static const char *text_of(struct parse *p, json_t *from, const char *key)
+static const char *text_of(struct parse *p, const struct vt_json_value *from, const char *key)
 {
-	json_t *value = json_object_get(from, key);
-	size_t n = json_string_length(value);
+	const struct vt_json_value *value = vt_json_get(from, key);
+	size_t n = vt_json_length(value);
 	const char *copy;
 
-	if (!json_is_string(value)) {
+	if (!vt_json_is(value, VT_JSON_STRING)) {
 		vt_json_in_wrong(&p->in, key, "is not a text");
 		return "";
 	}
-	copy = vt_arena_strndup(p->in.strings, json_string_value(value),
-				n < MAX_TEXT ? n : MAX_TEXT);
+	copy = vt_arena_strndup(p->in.strings, vt_json_string(value), n < MAX_TEXT ? n : MAX_TEXT);
 	p->in.nomem |= !copy;
 	return copy ? copy : "";
 }
 
-static int64_t number_of(struct parse *p, json_t *from, const char *key)
+static int64_t number_of(struct parse *p, const struct vt_json_value *from, const char *key)
 {
-	json_t *value = json_object_get(from, key);
+	const struct vt_json_value *value = vt_json_get(from, key);
 
-	if (json_is_integer(value) && json_integer_value(value) >= 0)
-		return json_integer_value(value);
+	if (vt_json_is(value, VT_JSON_INTEGER) && vt_json_integer(value) >= 0)
+		return vt_json_integer(value);
 	vt_json_in_wrong(&p->in, key, "is not a number");
 	return 0;
 }
 
 /* A number as a text, -1 included. */
-static int64_t number_in_text(struct parse *p, json_t *from, const char *key)
+static int64_t number_in_text(struct parse *p, const struct vt_json_value *from, const char *key)
 {
-	const char *text = json_string_value(json_object_get(from, key));
+	const char *text = vt_json_string(vt_json_get(from, key));
 	char *end = NULL;
 	long long value = text ? strtoll(text, &end, 10) : 0;
 
@@ -191,15 +190,14 @@ static struct found *find_group(struct parse *p, const char *name)
 	return found;
 }
 
-static void read_config(struct parse *p, json_t *root)
+static void read_config(struct parse *p, const struct vt_json_value *root)
 {
-	json_t *config = json_object_get(root, "pg_config"), *one;
-	const char *key;
+	const struct vt_json_value *config = vt_json_get(root, "pg_config");
 
-	if (!json_is_object(config))
+	if (!vt_json_is(config, VT_JSON_OBJECT))
 		vt_json_in_wrong(&p->in, "pg_config", "is not an object");
-	json_object_foreach(config, key, one)
-	{
+	for (size_t i = 0; i < vt_json_keys(config); i++) {
+		const struct vt_json_value *one = vt_json_of_key(config, i);
 		struct found *found = find_group(p, text_of(p, one, "name"));
 
 		if (!found)
@@ -208,9 +206,9 @@ static void read_config(struct parse *p, json_t *root)
 		found->group.description = text_of(p, one, "desc");
 		/* Of a large group it is a long text. */
 		found->group.ranks =
-			json_is_string(json_object_get(one, "ranks")) ?
+			vt_json_is(vt_json_get(one, "ranks"), VT_JSON_STRING) ?
 				vt_flight_ranks(p->in.strings,
-						json_string_value(json_object_get(one, "ranks"))) :
+						vt_json_string(vt_json_get(one, "ranks"))) :
 				NULL;
 	}
 }
@@ -225,31 +223,31 @@ static const char *operation_of(const struct parse *p, const char *name)
 	return !strncmp(name, p->recorder->backend, n) && name[n] == ':' ? name + n + 1 : name;
 }
 
-static void add_sizes(json_t *sizes, struct vt_str *text)
+static void add_sizes(const struct vt_json_value *sizes, struct vt_str *text)
 {
-	size_t n = json_array_size(sizes);
+	size_t n = vt_json_count(sizes);
 
 	vt_str_add(text, "[");
 	for (size_t i = 0; i < n && i < MAX_DIMENSIONS; i++)
 		vt_str_addf(text, "%s%lld", i ? ", " : "",
-			    (long long)json_integer_value(json_array_get(sizes, i)));
+			    (long long)vt_json_integer(vt_json_at(sizes, i)));
 	vt_str_add(text, n > MAX_DIMENSIONS ? ", ...]" : "]");
 }
 
 /* "[64, 1024] Float" */
-static const char *input_of(struct parse *p, json_t *entry)
+static const char *input_of(struct parse *p, const struct vt_json_value *entry)
 {
-	json_t *sizes = json_object_get(entry, "input_sizes"),
-	       *types = json_object_get(entry, "input_dtypes");
-	size_t n = json_array_size(sizes);
+	const struct vt_json_value *sizes = vt_json_get(entry, "input_sizes"),
+				   *types = vt_json_get(entry, "input_dtypes");
+	size_t n = vt_json_count(sizes);
 	struct vt_str text = { 0 };
 	const char *copy;
 
 	for (size_t i = 0; i < n && i < MAX_TENSORS; i++) {
-		const char *type = json_string_value(json_array_get(types, i));
+		const char *type = vt_json_string(vt_json_at(types, i));
 
 		vt_str_add(&text, i ? ", " : "");
-		add_sizes(json_array_get(sizes, i), &text);
+		add_sizes(vt_json_at(sizes, i), &text);
 		if (type)
 			vt_str_addf(&text, " %.40s", type);
 	}
@@ -262,39 +260,41 @@ static const char *input_of(struct parse *p, json_t *entry)
 	return copy;
 }
 
-static bool is_state(json_t *entry, const char *state)
+static bool is_state(const struct vt_json_value *entry, const char *state)
 {
-	const char *theirs = json_string_value(json_object_get(entry, "state"));
+	const char *theirs = vt_json_string(vt_json_get(entry, "state"));
 
 	return theirs && !strcmp(theirs, state);
 }
 
-static bool is_over(const struct parse *p, json_t *entry)
+static bool is_over(const struct parse *p, const struct vt_json_value *entry)
 {
 	return is_state(entry, "completed") ||
-	       (p->recorder->retired_is_over && json_is_true(json_object_get(entry, "retired")));
+	       (p->recorder->retired_is_over &&
+		vt_json_is(vt_json_get(entry, "retired"), VT_JSON_TRUE));
 }
 
-static struct found *group_of(struct parse *p, json_t *entry)
+static struct found *group_of(struct parse *p, const struct vt_json_value *entry)
 {
-	json_t *names = json_object_get(entry, "process_group");
-	json_t *name = json_array_get(names, 0), *description = json_array_get(names, 1);
+	const struct vt_json_value *names = vt_json_get(entry, "process_group");
+	const struct vt_json_value *name = vt_json_at(names, 0),
+				   *description = vt_json_at(names, 1);
 	struct found *found;
 	const char *copy;
 
-	if (!json_is_string(name) || !json_is_string(description)) {
+	if (!vt_json_is(name, VT_JSON_STRING) || !vt_json_is(description, VT_JSON_STRING)) {
 		vt_json_in_wrong(&p->in, "process_group", "is not a pair of names");
 		return NULL;
 	}
 	for (size_t i = 0; i < p->found.n; i++)
-		if (!strcmp(p->found.data[i].group.name, json_string_value(name)))
+		if (!strcmp(p->found.data[i].group.name, vt_json_string(name)))
 			return &p->found.data[i];
-	copy = vt_arena_strndup(p->in.strings, json_string_value(name), json_string_length(name));
+	copy = vt_arena_strndup(p->in.strings, vt_json_string(name), vt_json_length(name));
 	found = copy ? find_group(p, copy) : NULL;
 	p->in.nomem |= !copy;
 	if (found) {
-		copy = vt_arena_strndup(p->in.strings, json_string_value(description),
-					json_string_length(description));
+		copy = vt_arena_strndup(p->in.strings, vt_json_string(description),
+					vt_json_length(description));
 		p->in.nomem |= !copy;
 		found->group.description = copy ? copy : "";
 	}
@@ -302,7 +302,7 @@ static struct found *group_of(struct parse *p, json_t *entry)
 }
 
 /* How far the group is. */
-static void look_at_entry(struct parse *p, json_t *entry)
+static void look_at_entry(struct parse *p, const struct vt_json_value *entry)
 {
 	struct found *found = group_of(p, entry);
 	int64_t number = number_of(p, entry, "collective_seq_id");
@@ -310,7 +310,7 @@ static void look_at_entry(struct parse *p, json_t *entry)
 	if (!found)
 		return;
 	found->id = number_of(p, entry, "pg_id");
-	if (json_is_true(json_object_get(entry, "is_p2p")))
+	if (vt_json_is(vt_json_get(entry, "is_p2p"), VT_JSON_TRUE))
 		found->transfers = true;
 	else
 		found->group.operation = operation_of(p, text_of(p, entry, "profiling_name"));
@@ -320,7 +320,7 @@ static void look_at_entry(struct parse *p, json_t *entry)
 	if (!found->transfers && is_over(p, entry) && number > found->over)
 		found->over = number;
 	p->timed |= !p->recorder->by_hook &&
-		    json_integer_value(json_object_get(entry, "time_discovered_started_ns")) > 0;
+		    vt_json_integer(vt_json_get(entry, "time_discovered_started_ns")) > 0;
 }
 
 /*
@@ -338,12 +338,12 @@ static bool is_part(struct found *found, const struct vt_model_operation *op)
 	return false;
 }
 
-static void look_for_pending(struct parse *p, json_t *entry)
+static void look_for_pending(struct parse *p, const struct vt_json_value *entry)
 {
 	struct found *found = group_of(p, entry);
 	struct vt_model_operation op = {
 		.name = operation_of(p, text_of(p, entry, "profiling_name")),
-		.of_two = json_is_true(json_object_get(entry, "is_p2p")),
+		.of_two = vt_json_is(vt_json_get(entry, "is_p2p"), VT_JSON_TRUE),
 		.timeout_ms = (uint64_t)number_of(p, entry, "timeout_ms"),
 	};
 	uint64_t created_ns = (uint64_t)number_of(p, entry, "time_created_ns");
@@ -375,23 +375,22 @@ static struct found *by_id(const struct parse *p, int64_t id)
  * If entries leave one group without a number, and one number without a group, they belong
  * together.
  */
-static void tie_the_last_one(struct parse *p, json_t *status)
+static void tie_the_last_one(struct parse *p, const struct vt_json_value *status)
 {
 	struct found *untied = NULL;
 	size_t n_untied = 0, n_left = 0;
 	int64_t left = NO_NUMBER;
-	const char *key;
-	json_t *one;
 
 	for (size_t i = 0; i < p->found.n; i++) {
 		n_untied += p->found.data[i].id == NO_NUMBER;
 		untied = p->found.data[i].id == NO_NUMBER ? &p->found.data[i] : untied;
 	}
-	json_object_foreach(status, key, one)
-	{
-		if (by_id(p, strtoll(key, NULL, 10)))
+	for (size_t i = 0; i < vt_json_keys(status); i++) {
+		int64_t id = strtoll(vt_json_key(status, i), NULL, 10);
+
+		if (by_id(p, id))
 			continue;
-		left = strtoll(key, NULL, 10);
+		left = id;
 		n_left++;
 	}
 	if (n_untied == 1 && n_left == 1)
@@ -403,17 +402,16 @@ static int64_t none_is_zero(int64_t number)
 	return number < 0 ? 0 : number;
 }
 
-static void read_status(struct parse *p, json_t *root)
+static void read_status(struct parse *p, const struct vt_json_value *root)
 {
-	json_t *status = json_object_get(root, "pg_status"), *one;
-	const char *key;
+	const struct vt_json_value *status = vt_json_get(root, "pg_status");
 
-	if (!json_is_object(status))
+	if (!vt_json_is(status, VT_JSON_OBJECT))
 		vt_json_in_wrong(&p->in, "pg_status", "is not an object");
 	tie_the_last_one(p, status);
-	json_object_foreach(status, key, one)
-	{
-		struct found *found = by_id(p, strtoll(key, NULL, 10));
+	for (size_t i = 0; i < vt_json_keys(status); i++) {
+		const struct vt_json_value *one = vt_json_of_key(status, i);
+		struct found *found = by_id(p, strtoll(vt_json_key(status, i), NULL, 10));
 		int64_t enqueued = number_in_text(p, one, "last_enqueued_collective");
 		int64_t started = number_in_text(p, one, "last_started_collective");
 		int64_t completed = number_in_text(p, one, "last_completed_collective");
@@ -454,23 +452,22 @@ static void settle_with_transfers(struct found *found)
 								g->last_enqueued;
 }
 
-static void read_entries(struct parse *p, json_t *root)
+static void read_entries(struct parse *p, const struct vt_json_value *root)
 {
-	json_t *entries = json_object_get(root, "entries");
-	size_t n = json_array_size(entries);
+	const struct vt_json_value *entries = vt_json_get(root, "entries");
+	size_t n = vt_json_count(entries);
 
-	if (entries && !json_is_array(entries))
+	if (entries && !vt_json_is(entries, VT_JSON_ARRAY))
 		vt_json_in_wrong(&p->in, "entries", "is not an array");
 	p->evicted = p->only_active;
-	p->evicted |= n && json_integer_value(
-				   json_object_get(json_array_get(entries, 0), "record_id")) > 0;
+	p->evicted |= n && vt_json_integer(vt_json_get(vt_json_at(entries, 0), "record_id")) > 0;
 	for (size_t i = 0; i < n && !p->in.wrong[0]; i++)
-		look_at_entry(p, json_array_get(entries, i));
+		look_at_entry(p, vt_json_at(entries, i));
 	read_status(p, root);
 	for (size_t i = 0; i < p->found.n; i++)
 		settle(p, &p->found.data[i]);
 	for (size_t i = n; i-- > 0 && !p->in.wrong[0];)
-		look_for_pending(p, json_array_get(entries, i));
+		look_for_pending(p, vt_json_at(entries, i));
 	for (size_t i = 0; i < p->found.n; i++)
 		settle_with_transfers(&p->found.data[i]);
 }
@@ -502,7 +499,8 @@ static struct vt_error *add_found(const struct parse *p, struct vt_model_collect
 	return NULL;
 }
 
-static struct vt_error *parse(struct parse *p, json_t *root, struct vt_model_collectives *to)
+static struct vt_error *parse(struct parse *p, const struct vt_json_value *root,
+			      struct vt_model_collectives *to)
 {
 	read_config(p, root);
 	read_entries(p, root);
@@ -524,7 +522,7 @@ struct vt_error *vt_flight_parse(const struct vt_flight_recorder *recorder, cons
 			   .in = { .values = &values, .strings = arena },
 			   .now_ns = now_ns,
 			   .only_active = only_active };
-	json_t *root = NULL;
+	const struct vt_json_value *root = NULL;
 	struct vt_error *err = vt_json_in_parse(&p.in, text, n, &root);
 
 	if (!err)

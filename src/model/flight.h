@@ -52,6 +52,7 @@ const char *vt_flight_group_name(const struct vt_model_process_group *group);
 /* Writes the value of "collectives"; null when PyTorch told nothing. */
 void vt_flight_put(struct vt_json *json, const struct vt_model_collectives *collectives);
 /* Copies the strings into in->strings. */
-void vt_flight_load(struct vt_json_in *in, json_t *from, struct vt_model_collectives *collectives);
+void vt_flight_load(struct vt_json_in *in, const struct vt_json_value *from,
+		    struct vt_model_collectives *collectives);
 
 #endif

@@ -4,21 +4,23 @@
 
 #include "model/flight.h"
 
-static int64_t load_known(struct vt_json_in *in, json_t *from, const char *key)
+static int64_t load_known(struct vt_json_in *in, const struct vt_json_value *from, const char *key)
 {
 	uint64_t value;
 
 	return vt_json_in_uint(in, from, key, &value) && value <= INT64_MAX ? (int64_t)value : -1;
 }
 
-static const char *load_name(struct vt_json_in *in, json_t *from, const char *key)
+static const char *load_name(struct vt_json_in *in, const struct vt_json_value *from,
+			     const char *key)
 {
 	const char *text = vt_json_in_text(in, from, key);
 
 	return text ? text : "";
 }
 
-static void load_operation(struct vt_json_in *in, json_t *from, struct vt_model_operation *op)
+static void load_operation(struct vt_json_in *in, const struct vt_json_value *from,
+			   struct vt_model_operation *op)
 {
 	bool started = false;
 
@@ -31,9 +33,9 @@ static void load_operation(struct vt_json_in *in, json_t *from, struct vt_model_
 	vt_json_in_uint(in, from, "timeout_ms", &op->timeout_ms);
 }
 
-static const char *load_backend(struct vt_json_in *in, json_t *from)
+static const char *load_backend(struct vt_json_in *in, const struct vt_json_value *from)
 {
-	const char *text = json_string_value(json_object_get(from, "backend"));
+	const char *text = vt_json_string(vt_json_get(from, "backend"));
 
 	for (size_t i = 0; text && i < VT_FLIGHT_RECORDERS; i++)
 		if (!strcmp(text, vt_flight_recorders[i].backend))
@@ -42,9 +44,10 @@ static const char *load_backend(struct vt_json_in *in, json_t *from)
 	return "";
 }
 
-static void load_group(struct vt_json_in *in, json_t *from, struct vt_model_process_group *g)
+static void load_group(struct vt_json_in *in, const struct vt_json_value *from,
+		       struct vt_model_process_group *g)
 {
-	json_t *oldest = vt_json_in_object(in, from, "oldest_pending");
+	const struct vt_json_value *oldest = vt_json_in_object(in, from, "oldest_pending");
 
 	*g = (struct vt_model_process_group){
 		.backend = load_backend(in, from),
@@ -63,10 +66,11 @@ static void load_group(struct vt_json_in *in, json_t *from, struct vt_model_proc
 		load_operation(in, oldest, &g->oldest);
 }
 
-void vt_flight_load(struct vt_json_in *in, json_t *from, struct vt_model_collectives *collectives)
+void vt_flight_load(struct vt_json_in *in, const struct vt_json_value *from,
+		    struct vt_model_collectives *collectives)
 {
-	json_t *told = vt_json_in_object(in, from, "collectives");
-	json_t *groups = vt_json_in_array(in, told, "groups");
+	const struct vt_json_value *told = vt_json_in_object(in, from, "collectives");
+	const struct vt_json_value *groups = vt_json_in_array(in, told, "groups");
 
 	if (!told)
 		return;
@@ -74,7 +78,7 @@ void vt_flight_load(struct vt_json_in *in, json_t *from, struct vt_model_collect
 	if (collectives->told_ms > INT64_MAX)
 		vt_json_in_wrong(in, "told_at_ms", "is no time");
 	collectives->why = vt_json_in_text(in, told, "why_none");
-	for (size_t i = 0; i < json_array_size(groups) && !in->nomem; i++) {
+	for (size_t i = 0; i < vt_json_count(groups) && !in->nomem; i++) {
 		struct vt_model_process_group *g = vt_vec_append(&collectives->groups);
 
 		if (g)

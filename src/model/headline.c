@@ -9,6 +9,8 @@
 #include "model/account.h"
 #include "model/notices.h"
 #include "model/place.h"
+#include "model/stream_deadlock.h"
+#include "model/stream_waits.h"
 #include "model/words.h"
 #include "base/format.h"
 
@@ -133,10 +135,8 @@ static void add_deadlocks(struct headlines *h)
 }
 
 /* " (train.py:88 train_step)": where in the program, or "". */
-static void describe_place(char *buf, size_t size, const struct vt_model_stack *stack)
+static void describe_frame(char *buf, size_t size, const struct vt_model_frame *f)
 {
-	const struct vt_model_frame *f = vt_place_telling(stack);
-
 	buf[0] = '\0';
 	if (!f || !f->function)
 		return;
@@ -145,6 +145,51 @@ static void describe_place(char *buf, size_t size, const struct vt_model_stack *
 			 MAX_NAME, f->function);
 	else
 		snprintf(buf, size, " (%.*s)", MAX_NAME, f->function);
+}
+
+static void describe_place(char *buf, size_t size, const struct vt_model_stack *stack)
+{
+	describe_frame(buf, size, vt_place_telling(stack));
+}
+
+/* "stream 0x1000 waits for a value at 0x7f00 (a.py:3 f) that only stream 0x2000 writes" */
+static void add_stream_wait(struct headlines *h, struct vt_str *text,
+			    const struct vt_model_launch_stream *s)
+{
+	char place[MAX_NAME * 3];
+
+	vt_launch_stream_say(text, h->model, s);
+	vt_str_addf(text, " waits for %s %#" PRIx64,
+		    s->stuck->kind == VT_LAUNCHED_WAIT_VALUE ? "a value at" : "event",
+		    s->stuck->what);
+	describe_frame(place, sizeof(place), vt_model_trace_title(h->model, s->stuck->trace));
+	vt_str_addf(text, "%s that only ", place);
+	vt_launch_stream_say(text, h->model, vt_stream_waited_for(h->model, s));
+	vt_str_add(text, s->ends_it->kind == VT_LAUNCHED_WRITE_VALUE ? " writes" : " records");
+	describe_frame(place, sizeof(place), vt_model_trace_title(h->model, s->ends_it->trace));
+	vt_str_add(text, place);
+}
+
+static void add_stream_deadlocks(struct headlines *h)
+{
+	const struct vt_model_launch_stream *first, *s;
+	size_t i = 0, shown = 0;
+
+	while (shown++ < MAX_RINGS && (first = vt_next_stream_deadlock(h->model, &i))) {
+		struct vt_str text = { 0 };
+		size_t n = 0;
+
+		for (s = first; n < MAX_RING && (!n || s != first); n++) {
+			vt_str_add(&text, n ? "; " : "");
+			add_stream_wait(h, &text, s);
+			s = vt_stream_waited_for(h->model, s);
+		}
+		add(h, "stream-deadlock", true,
+		    "deadlock between streams, as what would end each wait comes after one of them: %s%s",
+		    vt_str_get(&text), s != first ? "; …" : "");
+		h->failed |= text.failed;
+		vt_str_deinit(&text);
+	}
 }
 
 /*
@@ -169,6 +214,94 @@ static void describe_doing(struct headlines *h, char *buf, size_t size,
 	snprintf(buf, size, "%.*s", MAX_NAME, vt_str_get(&text));
 	h->failed |= text.failed;
 	vt_str_deinit(&text);
+}
+
+/* ---- the devices ---- */
+
+/* "Xid 31 (GPU memory page fault) on GPU 0, 2 min ago" */
+static void describe_xid(struct headlines *h, struct vt_str *text, const struct vt_model_xid *xid)
+{
+	const struct vt_xid_meaning *meaning = vt_xid_meaning(xid->code);
+	char age[VT_NUM_MAX];
+
+	vt_str_addf(text, "Xid %" PRIu32, xid->code);
+	if (meaning)
+		vt_str_addf(text, " (%s)", meaning->name);
+	if (xid->device >= 0)
+		vt_str_addf(text, " on GPU %d", xid->device);
+	if (xid->last.tv_sec && h->model->when.tv_sec >= xid->last.tv_sec)
+		vt_str_addf(text, ", %s ago",
+			    vt_format_age(age, (double)(h->model->when.tv_sec - xid->last.tv_sec)));
+}
+
+static void add_context_lost(struct headlines *h)
+{
+	const struct vt_model_xid *xid;
+	enum vt_context_lost lost = vt_model_context_lost(h->model, &xid);
+	struct vt_str text = { 0 };
+
+	if (xid)
+		describe_xid(h, &text, xid);
+	else
+		vt_str_add(&text, "the driver answers no more as to a healthy process");
+	if (lost == VT_CONTEXT_LOST)
+		add(h, "context-lost", true, "this process has lost its CUDA context: %s",
+		    vt_str_get(&text));
+	else if (lost == VT_CONTEXT_LIKELY_LOST)
+		add(h, "context-lost", true, "this process has likely lost its CUDA context: %s",
+		    vt_str_get(&text));
+	h->failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+/* What the device itself has; of a fault that was another process's the list below tells. */
+static void add_gpu_faults(struct headlines *h)
+{
+	int shown = 0;
+
+	for (size_t i = h->model->faults.xids.n; i > 0 && shown < MAX_OF_A_KIND; i--) {
+		const struct vt_model_xid *xid = &h->model->faults.xids.data[i - 1];
+		struct vt_str text = { 0 };
+
+		if (!vt_xid_is_of_device(xid->code) || xid->owner == VT_FAULT_OTHERS ||
+		    xid->owner == VT_FAULT_UNKNOWN)
+			continue;
+		describe_xid(h, &text, xid);
+		add(h, "gpu-fault", true, "the device has a fault: %s", vt_str_get(&text));
+		h->failed |= text.failed;
+		vt_str_deinit(&text);
+		shown++;
+	}
+}
+
+/* What it says of itself. */
+static void add_health(struct headlines *h)
+{
+	const struct vt_model_usage *usage = &h->model->usage;
+	int device, shown = 0;
+
+	for (size_t i = 0; i < usage->gpus.n && shown < MAX_OF_A_KIND; i++) {
+		const struct vt_usage_health *health = &usage->gpus.data[i].health;
+		char name[32] = "the device", count[VT_NUM_MAX];
+
+		if (!vt_model_gpu_is_used(usage, i, &device))
+			continue;
+		if (device >= 0)
+			snprintf(name, sizeof(name), "GPU %d", device);
+		if (health->remap_failed)
+			add(h, "gpu-fault", true,
+			    "%s has a fault: a row of its memory could not be remapped", name);
+		else if (health->ecc_now)
+			add(h, "gpu-fault", true,
+			    "%s has a fault: %s uncorrected error%s of its memory since the last reset",
+			    name, vt_format_count(count, health->ecc_now),
+			    health->ecc_now == 1 ? "" : "s");
+		if (vt_health_is_throttled(health))
+			add(h, "throttled", true,
+			    "%s is slow: the hardware holds its clocks down, for %s", name,
+			    vt_health_why_slow(health));
+		shown += vt_health_is_bad(health) || vt_health_is_throttled(health);
+	}
 }
 
 /* ---- the process and its main thread ---- */
@@ -208,33 +341,6 @@ static void add_signal(struct headlines *h)
 	    place);
 }
 
-static void add_main_thread(struct headlines *h)
-{
-	char doing[MAX_NAME * 2], place[MAX_NAME * 3];
-
-	for (size_t i = 0; i < h->model->threads.n; i++) {
-		const struct vt_model_thread *t = &h->model->threads.data[i];
-
-		if (!t->is_main)
-			continue;
-		describe_doing(h, doing, sizeof(doing), t);
-		describe_place(place, sizeof(place), &t->stack);
-		if (doing[0])
-			add(h, "main-thread", t->state == 'D', "main thread %s%s", doing, place);
-		return;
-	}
-}
-
-/* The owner of an allocator's lock has a line of its own. */
-static bool holds_lock(const struct vt_model *model, pid_t tid)
-{
-	for (size_t i = 0; i < model->allocators.n; i++)
-		if (model->allocators.data[i].result.lock == VT_LOCK_HELD_BY &&
-		    model->allocators.data[i].result.owner_tid == tid)
-			return true;
-	return false;
-}
-
 /*
  * Threads that wait for the device or for another rank: where a process hangs whose main thread
  * looks well.
@@ -252,6 +358,235 @@ static bool waits_for_device(const struct vt_model_thread *t)
 	default:
 		return false;
 	}
+}
+
+/*
+ * What the debugger has seen, or nothing. Kernels of a lost context are where the device stopped;
+ * cuda-gdb calls them active (seen after a trap).
+ */
+static void say_kernels(const struct vt_model *model, struct vt_str *text)
+{
+	if (vt_model_has_lost_context(model))
+		return;
+	if (model->kernels.state == VT_KERNELS_NONE)
+		vt_str_add(text, "no kernel of this process runs on the GPU");
+	vt_kernels_say(text, &model->kernels);
+}
+
+/*
+ * Which stream has work: behind the kernels, if these are known. Never that a kernel is in it: the
+ * debugger does not tell, and it may wait for the kernel of a stream that is not known.
+ */
+static void say_streams(const struct vt_model *model, struct vt_str *text)
+{
+	const struct vt_model_kernels *kernels = &model->kernels;
+	const struct vt_model_stream *busy = vt_model_busy_stream(model);
+	bool only = kernels->kernels.n + kernels->more == 1 && busy &&
+		    kernels->kernels.data[0].device == busy->device;
+
+	if (vt_model_has_lost_context(model) || kernels->state == VT_KERNELS_NONE)
+		return;
+	if (kernels->state != VT_KERNELS_TOLD) {
+		vt_streams_say(text, model);
+	} else if (only) {
+		vt_str_add(text, "; ");
+		vt_streams_say(text, model);
+	}
+}
+
+/*
+ * "; spin_until runs on GPU 0 (40 blocks of 128 threads)": behind the wait of the main thread, what
+ * the debugger has seen a moment later; "" not known.
+ */
+static const char *what_it_awaits(struct headlines *h, const struct vt_model_thread *t)
+{
+	struct vt_str text = { 0 };
+	const char *copy;
+
+	if (!waits_for_device(t))
+		return "";
+	say_kernels(h->model, &text);
+	say_streams(h->model, &text);
+	copy = text.n ? vt_arena_printf(&h->model->arena, "; %s", vt_str_get(&text)) : "";
+	h->failed |= text.failed || !copy;
+	vt_str_deinit(&text);
+	return copy ? copy : "";
+}
+
+static void add_main_thread(struct headlines *h)
+{
+	char doing[MAX_NAME * 2], place[MAX_NAME * 3];
+
+	for (size_t i = 0; i < h->model->threads.n; i++) {
+		const struct vt_model_thread *t = &h->model->threads.data[i];
+
+		if (!t->is_main)
+			continue;
+		describe_doing(h, doing, sizeof(doing), t);
+		describe_place(place, sizeof(place), &t->stack);
+		if (doing[0])
+			add(h, "main-thread", t->state == 'D', "main thread %s%s%s", doing, place,
+			    what_it_awaits(h, t));
+		return;
+	}
+}
+
+static bool does_main_wait_for_device(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (model->threads.data[i].is_main)
+			return waits_for_device(&model->threads.data[i]);
+	return false;
+}
+
+/* The line of a main thread that waits for the device has it. */
+static void add_kernels(struct headlines *h)
+{
+	const struct vt_model_kernels *kernels = &h->model->kernels;
+	struct vt_str text = { 0 };
+
+	for (size_t i = 0; i < kernels->raised.n && i < MAX_OF_A_KIND; i++)
+		add(h, "kernel-exception", true, "exception on the GPU: %.*s", MAX_NAME,
+		    kernels->raised.data[i]);
+	if (does_main_wait_for_device(h->model))
+		return;
+	say_kernels(h->model, &text);
+	if (text.n)
+		add(h, "kernels", false, "%s", vt_str_get(&text));
+	h->failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
+/* ---- the device against the host ---- */
+
+/* A kernel of NCCL's, which is on the device until all ranks have come: since 2.19, and before. */
+static bool is_of_nccl(const struct vt_model_kernel *kernel)
+{
+	return !strncmp(kernel->name, "ncclDevKernel", 13) ||
+	       !strncmp(kernel->name, "ncclKernel", 10);
+}
+
+/*
+ * The group whose oldest operation is on the device: by the flight recorder, if that knows, else
+ * the only one that has an operation; NULL: neither.
+ */
+static const struct vt_model_process_group *group_on_device(const struct vt_model *model)
+{
+	const struct vt_model_process_group *started = NULL, *only = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->collectives.groups.n; i++) {
+		const struct vt_model_process_group *group = &model->collectives.groups.data[i];
+
+		if (strcmp(group->backend, "nccl") != 0 || !group->n_pending)
+			continue;
+		n++;
+		only = group;
+		if (group->oldest.started == 1 &&
+		    (!started || group->oldest.age_ms > started->oldest.age_ms))
+			started = group;
+	}
+	return started ? started : n == 1 && only->oldest.started < 0 ? only : NULL;
+}
+
+/* It waits there for the other ranks, as it does for an instant in each step: no alarm. */
+static void add_collective_kernel(struct headlines *h)
+{
+	const struct vt_model_kernels *kernels = &h->model->kernels;
+	const struct vt_model_process_group *group = group_on_device(h->model);
+
+	if (vt_model_has_lost_context(h->model))
+		return;
+	for (size_t i = 0; i < kernels->kernels.n; i++) {
+		const struct vt_model_kernel *kernel = &kernels->kernels.data[i];
+
+		if (!is_of_nccl(kernel))
+			continue;
+		if (group)
+			add(h, "collective-kernel", false,
+			    "GPU %d is in a collective of NCCL, which waits for other ranks: %.*s of group %.*s, called %.1f s before",
+			    kernel->device, MAX_NAME,
+			    group->oldest.name ? group->oldest.name : "an operation", MAX_NAME,
+			    group->description && *group->description ? group->description :
+									group->name,
+			    (double)group->oldest.age_ms / 1000);
+		else
+			add(h, "collective-kernel", false,
+			    "GPU %d is in a collective of NCCL, which waits for other ranks",
+			    kernel->device);
+		return;
+	}
+}
+
+#define IDLE_PERCENT 5  /* of the last moment, at most: nothing runs */
+#define BUSY_PERCENT 50 /* at least: somebody's work runs */
+
+/* A thread that computes in Python, NULL none. */
+static const struct vt_model_thread *python_at_work(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->threads.n; i++) {
+		const struct vt_model_thread *t = &model->threads.data[i];
+
+		if (t->state == 'R' && t->has_python && !t->idle && !t->syscall &&
+		    !waits_for_device(t))
+			return t;
+	}
+	return NULL;
+}
+
+static bool is_of_others(const struct vt_model *model, const struct vt_model_gpu *gpu)
+{
+	const struct vt_model_usage *usage = &model->usage;
+
+	for (size_t i = gpu->first; i < gpu->first + gpu->n && i < usage->processes.n; i++)
+		if (!usage->processes.data[i].ours)
+			return true;
+	return false;
+}
+
+/*
+ * A device without any work of this process, both times and by NVML in the moment before, while
+ * Python computes; or one that is busy with the work of others, while this process does nothing.
+ */
+static void add_idle_device(struct headlines *h, const struct vt_model_gpu *gpu)
+{
+	const struct vt_model_thread *t = python_at_work(h->model);
+	char place[MAX_NAME * 3] = "", thread[THREAD_MAX];
+
+	if (gpu->ordinal < 0 || gpu->parent >= 0 || !(gpu->health.known & VT_HEALTH_UTILISATION) ||
+	    !vt_model_streams_are_idle(h->model, gpu->ordinal))
+		return;
+	if (gpu->health.busy_percent <= IDLE_PERCENT && t) {
+		describe_place(place, sizeof(place), &t->stack);
+		add(h, "host-bound", false, "GPU %d has nothing to do while %s%s computes%s",
+		    gpu->ordinal, t->is_main ? "the main thread" : "thread ",
+		    t->is_main ? "" : describe_thread(thread, t->tid, t->name), place);
+	} else if (gpu->health.busy_percent >= BUSY_PERCENT && !t && gpu->processes_known &&
+		   is_of_others(h->model, gpu)) {
+		add(h, "busy-with-others", false,
+		    "GPU %d is busy (%u %%) while all streams of this process that can be asked are idle: others use it, or a stream that is not known",
+		    gpu->ordinal, gpu->health.busy_percent);
+	}
+}
+
+static void add_idle_devices(struct headlines *h)
+{
+	const struct vt_model_usage *usage = &h->model->usage;
+
+	if (vt_model_has_lost_context(h->model))
+		return;
+	for (size_t i = 0; i < usage->gpus.n; i++)
+		add_idle_device(h, &usage->gpus.data[i]);
+}
+
+/* The owner of an allocator's lock has a line of its own. */
+static bool holds_lock(const struct vt_model *model, pid_t tid)
+{
+	for (size_t i = 0; i < model->allocators.n; i++)
+		if (model->allocators.data[i].result.lock == VT_LOCK_HELD_BY &&
+		    model->allocators.data[i].result.owner_tid == tid)
+			return true;
+	return false;
 }
 
 static void add_device_waits(struct headlines *h)
@@ -684,11 +1019,18 @@ bool vt_make_headlines(struct vt_model *model)
 {
 	struct headlines h = { .model = model };
 
+	add_context_lost(&h);
+	add_gpu_faults(&h);
+	add_health(&h);
 	add_caught(&h);
 	add_process(&h);
 	add_signal(&h);
 	add_deadlocks(&h);
+	add_stream_deadlocks(&h);
 	add_main_thread(&h);
+	add_kernels(&h);
+	add_collective_kernel(&h);
+	add_idle_devices(&h);
 	add_locks(&h);
 	add_device_waits(&h);
 	add_memory(&h);

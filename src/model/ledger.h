@@ -102,8 +102,9 @@ struct vt_model_ledger_device {
 struct vt_model_ledger {
 	bool known; /* the driver was asked */
 	bool whole; /* all candidates were asked for: no range is missing */
-	/* A kernel has faulted: arrays and the memory of graphs cannot be told. */
+	/* The driver answers only some questions: arrays and memory of graphs cannot be told. */
 	bool by_attributes;
+	int fault;        /* its error then (CUresult); 0 none, or unknown */
 	bool pools_asked; /* the question could not spoil a capture */
 	/* Shared pages were asked for at such distances: smaller allocations can be missing. */
 	uint64_t step_bytes;

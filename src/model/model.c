@@ -31,22 +31,28 @@ void vt_model_deinit(struct vt_model *model)
 	vt_vec_deinit(&model->owners.notices);
 	vt_vec_deinit(&model->devices);
 	vt_model_usage_deinit(&model->usage);
+	vt_model_kernels_deinit(&model->kernels);
+	vt_model_streams_deinit(&model->streams);
+	vt_model_faults_deinit(&model->faults);
 	vt_vec_deinit(&model->allocators);
 	if (model->blocks && model->blocks_release)
 		model->blocks_release(model->blocks, model->n_blocks);
 	vt_vec_deinit(&model->groups);
 	free(model->pinned.blocks);
 	vt_vec_deinit(&model->traces);
+	vt_vec_deinit(&model->segment_only);
 	vt_vec_deinit(&model->sites);
 	vt_vec_deinit(&model->driver_blocks);
 	vt_vec_deinit(&model->driver_groups);
 	vt_vec_deinit(&model->ooms);
+	vt_vec_deinit(&model->launches.streams);
 	vt_vec_deinit(&model->collectives.groups);
 	vt_vec_deinit(&model->threads);
 	vt_vec_deinit(&model->tasks.tasks);
 	vt_vec_deinit(&model->thread_groups);
 	vt_vec_deinit(&model->again.threads);
 	vt_vec_deinit(&model->growth.items);
+	vt_vec_deinit(&model->growth.courses);
 	vt_vec_deinit(&model->diags);
 	vt_vec_deinit(&model->headlines);
 	vt_vec_deinit(&model->advice.items);
@@ -93,13 +99,17 @@ void vt_model_diag(struct vt_model *model, enum vt_diag_level level, enum vt_sta
 	*diag = (struct vt_diag){ .level = level, .stage = stage, .code = code, .text = text };
 }
 
-/* A segment's blocks follow each other without a gap, and all have its stream, pool and device. */
+/*
+ * A segment's blocks follow each other without a gap, and all have its stream, pool and device.
+ * What is not mapped stands alone.
+ */
 static bool same_segment(const struct vt_block_rec *a, const struct vt_block_rec *b)
 {
 	const unsigned int flags = VT_BLOCK_SMALL_POOL | VT_BLOCK_PRIVATE_POOL |
 				   VT_BLOCK_EXPANDABLE;
 
 	return !(b->flags & VT_BLOCK_SEGMENT_START) && a->addr + a->size == b->addr &&
+	       a->state != VT_BLOCK_UNMAPPED && b->state != VT_BLOCK_UNMAPPED &&
 	       a->stream == b->stream && a->pool == b->pool && a->device == b->device &&
 	       (a->flags & flags) == (b->flags & flags);
 }
@@ -163,11 +173,27 @@ bool vt_model_is_telling(const struct vt_model_frame *frame)
 	return true;
 }
 
-const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, size_t block)
+static const struct vt_model_trace *trace_in(const struct vt_model *model, const uint32_t *numbers,
+					     size_t block)
 {
-	uint32_t trace = model->block_traces ? model->block_traces[block] : UINT32_MAX;
+	uint32_t trace = numbers ? numbers[block] : UINT32_MAX;
 
 	return trace < model->traces.n ? &model->traces.data[trace] : NULL;
+}
+
+const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, size_t block)
+{
+	return trace_in(model, model->block_traces, block);
+}
+
+const struct vt_model_trace *vt_model_segment_trace(const struct vt_model *model, size_t block)
+{
+	uint32_t trace = model->segment_traces ? model->segment_traces[block] : UINT32_MAX;
+
+	if (trace < model->traces.n)
+		return &model->traces.data[trace];
+	trace -= (uint32_t)model->traces.n;
+	return trace < model->segment_only.n ? &model->segment_only.data[trace] : NULL;
 }
 
 const struct vt_model_record *vt_model_block_record(const struct vt_model *model, size_t block)

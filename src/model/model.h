@@ -21,12 +21,16 @@
 #include "model/again.h"
 #include "model/around.h"
 #include "model/doing.h"
+#include "model/faults.h"
 #include "model/growth.h"
 #include "model/host.h"
 #include "model/ledger.h"
 #include "model/jax.h"
+#include "model/kernels.h"
+#include "model/launches.h"
 #include "model/libpools.h"
 #include "model/owners.h"
+#include "model/streams.h"
 #include "model/usage.h"
 #include "model/where.h"
 
@@ -410,8 +414,9 @@ struct vt_model_recorder {
 	 * clock may be unknown.
 	 */
 	bool since_last;
-	bool python, native; /* which frames it records */
-	const char *driver;  /* ours: how it sees driver allocations: "CUPTI", "GOT"; NULL not */
+	struct timespec ages_to; /* CLOCK_REALTIME that ages count back from; 0 0 unknown */
+	bool python, native;     /* which frames it records */
+	const char *driver; /* ours: how it sees driver allocations: "CUPTI", "GOT"; NULL not */
 	uint64_t sample_bytes, sample_now_bytes; /* asked for; raised for lack of room; 0: all */
 	uint64_t memory_bytes, max_memory_bytes;
 	uint64_t allocations, driver_allocations, driver_frees;
@@ -483,6 +488,8 @@ struct vt_model_frame {
 	const char *file;     /* Python: co_filename; native: source file, or NULL */
 	int line;             /* 0 unknown */
 	/* Python only: */
+	/* of the code object, as PyTorch has it: not qualified; NULL unknown */
+	const char *name;
 	/* 0: the main interpreter, else the id of a subinterpreter */
 	unsigned int interpreter;
 	const struct vt_model_local *locals; /* NULL: not asked for, or not read */
@@ -531,7 +538,8 @@ struct vt_model_thread {
 	const char *syscall;       /* ours: "futex"; NULL: not in a system call */
 	struct vt_waits waits;     /* what its system call waits for */
 	pid_t waits_for; /* the thread that holds what it waits for or that it joins; 0 none */
-	bool deadlock;   /* waits_for leads from this thread back to itself */
+	uint64_t waits_address;    /* the futex that it waits on; 0 none, or unknown */
+	bool deadlock;             /* waits_for leads from this thread back to itself */
 	struct vt_verdict verdict; /* what the stack as a whole says */
 	bool idle;                 /* a pool thread that waits for work (explain/verdicts.c) */
 	struct vt_model_stack stack;
@@ -594,7 +602,10 @@ struct vt_model {
 	struct vt_model_ledger ledger; /* all allocations of the process that the driver knows */
 	enum vt_method torch_method;
 	enum vt_allocator_state torch_state;
-	struct vt_model_usage usage; /* who else uses the devices */
+	struct vt_model_usage usage;     /* who else uses the devices */
+	struct vt_model_kernels kernels; /* what runs there, if the CUDA debugger was asked */
+	struct vt_model_streams streams; /* and which streams have unfinished work */
+	struct vt_model_faults faults;   /* of the devices, while it ran */
 	VT_VEC(struct vt_model_allocator) allocators;
 	struct vt_block_rec *blocks; /* not always heap memory: blocks_release releases it */
 	size_t n_blocks;
@@ -608,6 +619,14 @@ struct vt_model {
 	size_t n_trace_frames;
 	VT_VEC(struct vt_model_trace) traces;
 	const uint32_t *block_traces; /* for each block: index in traces, or VT_UNTRACED(why) */
+	/*
+	 * The same of the segment that the block begins; NULL: not asked for, or not known. Indices
+	 * behind traces are of segment_only; that has frames behind trace_frames, up to
+	 * n_segment_frames. What knows nothing of segments thus finds what it finds without them.
+	 */
+	const uint32_t *segment_traces;
+	VT_VEC(struct vt_model_trace) segment_only;
+	size_t n_segment_frames;
 	struct vt_model_recorder recorder;
 	const struct vt_model_record *block_records; /* for each block; NULL: nothing is recorded */
 	struct vt_model_owners owners;               /* what the blocks in use are */
@@ -615,6 +634,7 @@ struct vt_model {
 	/* those not of PyTorch, largest first (account) */
 	VT_VEC(struct vt_model_driver_group) driver_groups;
 	VT_VEC(struct vt_model_oom) ooms; /* the oldest first */
+	struct vt_model_launches launches;
 	struct vt_model_caught caught;
 	VT_VEC(struct vt_model_site) sites; /* largest first (account) */
 	/* allocated blocks of exact allocators without a trace (account) */
@@ -685,6 +705,9 @@ const struct vt_model_frame *vt_model_python_frame(const struct vt_model_stack *
  * standard library.
  */
 bool vt_model_is_program(const struct vt_model_frame *frame);
+/* NULL: no thread is known to hold it, which does not say that it is free. */
+const struct vt_model_thread *vt_model_gil_holder(const struct vt_model *model);
+bool vt_model_gil_is_free(const struct vt_model *model); /* certainly */
 
 /*
  * Whether it is from a library that is not the system's and not one that every job has: perhaps the
@@ -692,8 +715,20 @@ bool vt_model_is_program(const struct vt_model_frame *frame);
  */
 bool vt_model_is_telling(const struct vt_model_frame *frame);
 
+/* The frame that stands for a trace, by its index in model.traces; NULL: none. */
+const struct vt_model_frame *vt_model_trace_title(const struct vt_model *model, uint32_t trace);
+
 /* The trace of the block with this index in model.blocks, or NULL. */
 const struct vt_model_trace *vt_model_block_trace(const struct vt_model *model, size_t block);
+
+/* The same of the segment that the block begins. */
+const struct vt_model_trace *vt_model_segment_trace(const struct vt_model *model, size_t block);
+
+/*
+ * The library that called the driver, by a backtrace of that call: base name of the file; NULL
+ * unknown.
+ */
+const char *vt_driver_library(const struct vt_model *model, const struct vt_model_trace *trace);
 
 /* The record of the block with this index in model.blocks, or NULL. */
 const struct vt_model_record *vt_model_block_record(const struct vt_model *model, size_t block);

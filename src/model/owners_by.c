@@ -16,6 +16,22 @@ const char *vt_owners_by_name(enum vt_owners_by by)
 	return by_names[by];
 }
 
+void vt_fold_indices(char *name)
+{
+	char *to = name;
+
+	for (const char *from = name; *from;) {
+		size_t digits = *from == '[' ? strspn(from + 1, "0123456789") : 0;
+
+		*to++ = *from++;
+		if (digits && from[digits] == ']') {
+			*to++ = '*';
+			from += digits;
+		}
+	}
+	*to = '\0';
+}
+
 /* A block on its way into a group. */
 struct member {
 	const char *name, *group;
@@ -82,22 +98,12 @@ static size_t parts_end(const char *name, size_t parts)
 	return i;
 }
 
-/* "layers[3].mlp" → "layers[*].mlp" */
 static const char *fold(struct vt_arena *arena, const char *name, size_t parts)
 {
-	char *text = vt_arena_strndup(arena, name, parts_end(name, parts)), *to = text;
+	char *text = vt_arena_strndup(arena, name, parts_end(name, parts));
 
-	for (const char *from = text; text && *from;) {
-		size_t digits = *from == '[' ? strspn(from + 1, "0123456789") : 0;
-
-		*to++ = *from++;
-		if (digits && from[digits] == ']') {
-			*to++ = '*';
-			from += digits;
-		}
-	}
 	if (text)
-		*to = '\0';
+		vt_fold_indices(text);
 	return text;
 }
 

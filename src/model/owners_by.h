@@ -34,6 +34,9 @@ bool vt_owners_groups_init(struct vt_owners_groups *groups, const struct vt_mode
 			   enum vt_owners_by by, size_t max);
 void vt_owners_groups_deinit(struct vt_owners_groups *groups);
 
+/* "layers[3].mlp" becomes "layers[*].mlp". */
+void vt_fold_indices(char *name);
+
 /* "category": as the option has it, and JSON. */
 const char *vt_owners_by_name(enum vt_owners_by by);
 

@@ -63,7 +63,7 @@ static size_t caller_of_driver(const struct vt_model *model, const struct vt_mod
 	return caller;
 }
 
-static const char *library_of(const struct vt_model *model, const struct vt_model_trace *trace)
+const char *vt_driver_library(const struct vt_model *model, const struct vt_model_trace *trace)
 {
 	for (size_t i = caller_of_driver(model, trace); i < trace->n_frames; i++) {
 		const struct vt_model_frame *f = frame_of(model, trace, i);
@@ -101,7 +101,7 @@ static bool add_block(struct vt_model *model, const struct vt_model_driver_block
 		.kind = b->kind,
 		.on_device = b->on_device,
 		.device = b->on_device ? b->device : -1,
-		.library = trace ? library_of(model, trace) : NULL,
+		.library = trace ? vt_driver_library(model, trace) : NULL,
 		.ages = VT_NO_AGES,
 	};
 	struct vt_model_driver_group *group = NULL;

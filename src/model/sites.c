@@ -193,6 +193,16 @@ static const struct vt_model_frame *title_of(const struct vt_model *model,
 	return t->title < t->n_frames ? &model->trace_frames[t->frames[t->title]] : NULL;
 }
 
+const struct vt_model_frame *vt_model_trace_title(const struct vt_model *model, uint32_t trace)
+{
+	const struct vt_model_trace *t = trace < model->traces.n ? &model->traces.data[trace] :
+								   NULL;
+
+	return t && t->title < t->n_frames && t->frames[t->title] < model->n_trace_frames ?
+		       &model->trace_frames[t->frames[t->title]] :
+		       NULL;
+}
+
 /* Finds the site of a title, or makes it. Linear probing among sites with the same hash. */
 static struct vt_model_site *site_of(struct vt_model *model, struct vt_map *index,
 				     const struct vt_model_frame *title)
@@ -282,9 +292,13 @@ static bool make_sites(struct vt_model *model)
 /* Half of the sites would be wrong numbers. */
 static void forget_sites(struct vt_model *model)
 {
-	model->block_traces = NULL;
+	model->block_traces = model->segment_traces = NULL;
 	model->driver_blocks.n = model->ooms.n = 0; /* they have traces, too */
-	model->traces.n = model->sites.n = 0;
+	for (size_t i = 0; i < model->launches.streams.n; i++)
+		for (size_t k = 0; k < model->launches.streams.data[i].n; k++)
+			model->launches.streams.data[i].launches[k].trace =
+				VT_UNTRACED(VT_UNTRACED_UNREADABLE);
+	model->traces.n = model->segment_only.n = model->sites.n = 0;
 	memset(model->untraced, 0, sizeof(model->untraced));
 }
 

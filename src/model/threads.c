@@ -266,3 +266,29 @@ bool vt_group_threads(struct vt_model *model)
 		model->thread_groups.n = 0; /* writers then show every thread by itself */
 	return ok;
 }
+
+const struct vt_model_thread *vt_model_gil_holder(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (model->threads.data[i].gil == 1)
+			return &model->threads.data[i];
+	return NULL;
+}
+
+bool vt_model_gil_is_free(const struct vt_model *model)
+{
+	bool known = false, python = false;
+
+	/* If read at different moments, it could contradict the threads that wait for it. */
+	if (!model->stacks_coherent || model->gil_holder_missing || vt_model_gil_holder(model))
+		return false;
+	for (size_t i = 0; i < model->threads.n; i++) {
+		const struct vt_model_thread *t = &model->threads.data[i];
+
+		if (t->has_python && t->gil < 0)
+			return false;
+		known |= t->gil == 0;
+		python |= t->has_python;
+	}
+	return known && python;
+}

@@ -74,6 +74,54 @@ const struct vt_model_gpu *vt_model_gpu(const struct vt_model_usage *usage, int 
 	return NULL;
 }
 
+bool vt_model_gpu_is_used(const struct vt_model_usage *usage, size_t gpu, int *ordinal)
+{
+	const struct vt_model_gpu *whole = &usage->gpus.data[gpu];
+	size_t others = 0;
+
+	*ordinal = whole->ordinal;
+	if (whole->is_ours)
+		return true;
+	for (size_t i = 0; i < usage->gpus.n; i++) {
+		others += i != gpu && usage->gpus.data[i].parent < 0;
+		if (usage->gpus.data[i].parent != (int)gpu || !usage->gpus.data[i].is_ours)
+			continue;
+		*ordinal = usage->gpus.data[i].ordinal;
+		return true;
+	}
+	/* Only devices that it has open were asked. */
+	return !whole->ours_known && !whole->divided && !others;
+}
+
+const char *vt_slow_name(unsigned int bit)
+{
+	/* nvmlClocksEventReasons */
+	static const char *const names[VT_N_SLOW] = {
+		"idle",        "application-clocks", "sw-power-cap",
+		"hw-slowdown", "sync-boost",         "sw-thermal",
+		"hw-thermal",  "hw-power-brake",     "display-clocks",
+	};
+
+	return bit < VT_N_SLOW ? names[bit] : NULL;
+}
+
+bool vt_health_is_bad(const struct vt_usage_health *health)
+{
+	return health->ecc_now || health->remap_failed;
+}
+
+bool vt_health_is_throttled(const struct vt_usage_health *health)
+{
+	return health->slow & VT_SLOW_BY_HARDWARE;
+}
+
+const char *vt_health_why_slow(const struct vt_usage_health *health)
+{
+	return health->slow & VT_SLOW_THERMAL     ? "its temperature" :
+	       health->slow & VT_SLOW_POWER_BRAKE ? "a brake of the power supply" :
+						    "its temperature or the power supply";
+}
+
 void vt_model_usage_deinit(struct vt_model_usage *usage)
 {
 	vt_vec_deinit(&usage->gpus);

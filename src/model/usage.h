@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "base/vec.h"
+#include "vramtap/usage.h"
 
 /* What became of the question. */
 enum vt_counted {
@@ -64,9 +65,10 @@ struct vt_model_gpu {
 	uint64_t ours_bytes;
 	/* used by no process that is listed: others', managed memory, the driver's own */
 	bool rest_known;
-	int64_t rest_bytes;     /* below 0: the two counts do not agree */
-	uint64_t changed_bytes; /* used, between two readings */
-	bool compared;          /* there were two readings */
+	int64_t rest_bytes;            /* below 0: the two counts do not agree */
+	uint64_t changed_bytes;        /* used, between two readings */
+	bool compared;                 /* there were two readings */
+	struct vt_usage_health health; /* of a whole device; known is 0: not asked, or no answer */
 };
 
 struct vt_model_usage {
@@ -87,6 +89,25 @@ void vt_model_usage_deinit(struct vt_model_usage *usage);
 
 /* By CUDA's number in the process; NULL: none is known by it. */
 const struct vt_model_gpu *vt_model_gpu(const struct vt_model_usage *usage, int ordinal);
+
+/*
+ * Whether the process uses this device (an index), or an instance of it, as far as NVML tells;
+ * ordinal: CUDA's number of what it uses, -1 unknown.
+ */
+bool vt_model_gpu_is_used(const struct vt_model_usage *usage, size_t gpu, int *ordinal);
+
+/*
+ * What holds the clocks of a device down, one bit of health.slow each: "hw-thermal"; NULL: there is
+ * no bit of this number.
+ */
+#define VT_N_SLOW 9
+const char *vt_slow_name(unsigned int bit);
+
+/* Its memory: an uncorrected error since the last reset, or one that cannot be mended. */
+bool vt_health_is_bad(const struct vt_usage_health *health);
+/* The hardware itself holds its clocks down: a fault of cooling or of the power supply. */
+bool vt_health_is_throttled(const struct vt_usage_health *health);
+const char *vt_health_why_slow(const struct vt_usage_health *health); /* in words, if it is */
 
 /* Fills first, n, ours, rest of each device from processes and sorts those. */
 void vt_model_usage_account(struct vt_model_usage *usage);

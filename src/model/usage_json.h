@@ -11,6 +11,7 @@
 void vt_usage_put(struct vt_json *json, const char *key, const struct vt_model_usage *usage);
 
 /* from may be NULL: an older version wrote none. usage must be zeroed. */
-void vt_usage_load(struct vt_json_in *in, json_t *from, struct vt_model_usage *usage);
+void vt_usage_load(struct vt_json_in *in, const struct vt_json_value *from,
+		   struct vt_model_usage *usage);
 
 #endif

@@ -488,7 +488,7 @@ struct vt_error *vt_ps_init(struct vt_ps *ps, struct vt_ps_memory *memory)
 	struct look look = { .ps = ps, .uid = geteuid() };
 	struct vt_model model = { 0 };
 	uint64_t start = vt_now_ns();
-	struct vt_usage *asker = vt_usage_start(0);
+	struct vt_usage *asker = vt_usage_start(0, false);
 	struct vt_error *err;
 
 	ps->tool_version = PACKAGE_VERSION;

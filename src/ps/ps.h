@@ -121,6 +121,7 @@ struct vt_ps_document {
 /* Of a struct vt_ps_document. */
 vt_write_fn vt_ps_write_text;
 vt_write_fn vt_ps_write_json;
+vt_write_fn vt_ps_write_prometheus;
 
 /* ---- private to the room ---- */
 

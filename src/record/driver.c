@@ -13,6 +13,41 @@
 #include "record/target.h"
 #include "inject/recorder/cupti.h"
 #include "inject/recorder/got.h"
+#include "inject/recorder/pointers.h"
+
+/* Appends to the words that are to be changed. */
+static void add_got(struct vt_record_target *target, enum vt_got_calls calls,
+		    struct vt_recorder_config *config)
+{
+	struct vt_target *t = &target->process;
+	size_t room = VT_MAX_GOT - config->n_got, n, more = 0;
+
+	if (!target->got)
+		target->got = malloc(VT_MAX_GOT * sizeof(*target->got));
+	if (!target->got)
+		return;
+	n = vt_recorder_got_find(&t->modules, t->mem, calls, target->got + config->n_got, room);
+	if (n > room)
+		more = n - room;
+	config->n_got += n - more;
+	config->got = (uint64_t)(uintptr_t)target->got;
+	if (calls != VT_GOT_LAUNCHES)
+		return;
+	n = config->n_got;
+	more += vt_recorder_pointers_find(&t->modules, t->mem, target->got, VT_MAX_GOT, &n);
+	config->n_got = n;
+	target->no_room_for_launches = more;
+}
+
+void vt_record_configure_launches(struct vt_record_target *target,
+				  struct vt_recorder_config *config)
+{
+	size_t index = 0;
+
+	config->launches = 1;
+	if (vt_modules_by_name(&target->process.modules, "libcuda.so", &index))
+		add_got(target, VT_GOT_LAUNCHES, config);
+}
 
 void vt_record_configure_driver(struct vt_record_target *target, bool cupti,
 				struct vt_recorder_config *config)
@@ -29,14 +64,7 @@ void vt_record_configure_driver(struct vt_record_target *target, bool cupti,
 	}
 	if (cupti && !vt_recorder_cupti_find(&t->modules, &config->cupti))
 		vt_recorder_cupti_choose(&t->modules, t->proc.pid, &config->cupti);
-	free(target->got);
-	target->got = malloc(VT_MAX_GOT * sizeof(*target->got));
-	if (target->got) {
-		size_t n = vt_recorder_got_find(&t->modules, t->mem, target->got);
-
-		config->n_got = n < VT_MAX_GOT ? n : VT_MAX_GOT;
-		config->got = (uint64_t)(uintptr_t)target->got;
-	}
+	add_got(target, VT_GOT_ALLOCATIONS, config);
 }
 
 struct vt_error *vt_record_load_cupti(struct vt_record_target *target,

@@ -75,6 +75,22 @@ static bool looks_inherited(const struct vt_record_target *target)
 	return !vt_mem_read_u32(target->process.mem, target->head->live, &live) && !live;
 }
 
+/* Of all streams; what cannot be read counts as none. */
+static uint64_t count_launches(const struct vt_record_target *target)
+{
+	struct vt_memsrc *mem = target->process.mem;
+	uint64_t table = target->head->launches.streams, n = 0;
+
+	for (uint64_t i = 0; table && i < VT_LAUNCH_STREAMS; i++) {
+		struct vt_recorder_launch_stream stream;
+
+		if (vt_mem_read(mem, table + i * sizeof(stream), &stream, sizeof(stream)))
+			return n;
+		n += stream.key && stream.ready ? vt_recorder_stream_launches(&stream) : 0;
+	}
+	return n;
+}
+
 /* Reads this one from now on. */
 static struct vt_error *choose(struct vt_record_target *target, const struct vt_resident *resident)
 {
@@ -85,6 +101,7 @@ static struct vt_error *choose(struct vt_record_target *target, const struct vt_
 		return NULL;
 	VT_TRY(vt_resident_read(resident, target->process.mem, target->head));
 	target->inherited = looks_inherited(target);
+	target->n_launches = target->inherited ? 0 : count_launches(target);
 	if (vt_record_is_on(target))
 		vt_record_explain_driver(target);
 	return NULL;
@@ -196,6 +213,10 @@ static const struct {
 	{ "libc-2.", "dl_iterate_phdr", FIELD(dl_iterate_phdr) },
 	{ "libcuda.so", "cuMemGetInfo_v2", FIELD(cuMemGetInfo) },
 	{ "libcuda.so", "cuCtxGetDevice", FIELD(cuCtxGetDevice) },
+	{ "libcuda.so", "cuCtxGetCurrent", FIELD(cuCtxGetCurrent) },
+	{ "libcuda.so", "cuStreamIsCapturing", FIELD(cuStreamIsCapturing) },
+	{ "libcuda.so", "cuFuncGetName", FIELD(cuFuncGetName) },
+	{ "libcuda.so", "cuKernelGetName", FIELD(cuKernelGetName) },
 	{ "libgcc_s", "_Unwind_GetCFA", FIELD(unwind_get_cfa) },
 	{ "libc.so.6", "__errno_location", FIELD(errno_location) },
 	{ "libc-2.", "__errno_location", FIELD(errno_location) },
@@ -272,6 +293,8 @@ static void configure(struct vt_record_target *target, const struct vt_record_re
 		vt_record_configure_driver(target, request->cupti, config);
 	else
 		snprintf(target->no_driver, sizeof(target->no_driver), "--no-driver");
+	if (request->launches)
+		vt_record_configure_launches(target, config);
 }
 
 /* ---- inside ---- */
@@ -375,6 +398,7 @@ static bool same_request(const struct vt_recorder_head *head,
 {
 	return !head->python == !request->python && !head->native == !request->native &&
 	       !head->config.use_cupti == !request->cupti &&
+	       !head->config.launches == !request->launches &&
 	       head->max_memory == request->max_memory &&
 	       head->sample_bytes == request->sample_bytes;
 }
@@ -395,13 +419,15 @@ static struct vt_error *on_again(struct vt_record_target *target,
 			VT_ERR_BUSY,
 			"recording is already on, with other settings; vramtap record %d off ends it",
 			(int)target->process.proc.pid);
-	if (!torch && !driver)
+	if (!torch && !driver && !config->launches)
 		return NULL;
 	VT_TRY(start_helper(target, false));
 	if (driver) {
 		VT_TRY(vt_record_load_cupti(target, config, call));
 		VT_TRY(call(target, VT_RECORD_DRIVER, config));
 	}
+	if (config->launches)
+		VT_TRY(call(target, VT_RECORD_LAUNCHES, config));
 	return torch ? call(target, VT_RECORD_TORCH, config) : NULL;
 }
 
@@ -441,7 +467,7 @@ struct vt_error *vt_record_on(struct vt_record_target *target,
 		VT_TRY(on_again(target, request, &config));
 		return vt_record_look(target);
 	}
-	if (!config.torch.object && !config.driver)
+	if (!config.torch.object && !config.driver && !config.n_got)
 		return nothing_to_record(target);
 	VT_TRY(start_helper(target, true));
 	VT_TRY(load(target));
@@ -451,7 +477,8 @@ struct vt_error *vt_record_on(struct vt_record_target *target,
 	VT_TRY(explain_waiting(call(target, VT_RECORD_ON, &config), &config));
 	VT_TRY(vt_record_look(target));
 	/* At the gate it is early: missing parts are added later. */
-	if (config.torch.object || target->head->driver_method || target->gate >= 0)
+	if (config.torch.object || target->head->driver_method || target->head->launches.n_words ||
+	    target->gate >= 0)
 		return NULL;
 	VT_TRY(call(target, VT_RECORD_OFF, NULL));
 	return nothing_to_record(target);
@@ -465,6 +492,7 @@ struct vt_error *vt_record_complete(struct vt_record_target *target)
 		.native = head->native,
 		.driver = head->config.driver,
 		.cupti = head->config.use_cupti,
+		.launches = head->config.launches,
 		.max_memory = head->max_memory,
 		.sample_bytes = head->sample_bytes,
 	};

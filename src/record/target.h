@@ -11,6 +11,7 @@ struct vt_record_request {
 	bool python, native; /* kinds of frames */
 	bool driver;         /* the driver's allocations, too */
 	bool cupti;          /* through CUPTI if possible, see record/driver.c */
+	bool launches;       /* what streams are given */
 	uint64_t max_memory;
 	uint64_t sample_bytes; /* 0: every allocation */
 };
@@ -27,6 +28,8 @@ struct vt_record_target {
 	/* connection to the thread that waits at the gate and does the helper's work; -1: none */
 	int gate;
 	struct vt_recorder_got *got; /* what config.got of the last configuration points to */
+	uint64_t n_launches;         /* that the recorder has seen */
+	size_t no_room_for_launches; /* words that were found beyond those in got */
 	bool has_torch;              /* PyTorch is loaded */
 	char no_torch[256];          /* why PyTorch's allocator is not recorded, "" it is */
 	char no_driver[256];         /* the same of the driver */
@@ -80,6 +83,9 @@ typedef struct vt_error *vt_record_call_fn(struct vt_record_target *target, enum
 /* What following the driver's calls needs, or no_driver. */
 void vt_record_configure_driver(struct vt_record_target *target, bool cupti,
 				struct vt_recorder_config *config);
+/* After vt_record_configure_driver(): the words through which launches are seen. */
+void vt_record_configure_launches(struct vt_record_target *target,
+				  struct vt_recorder_config *config);
 /* Makes the process load CUPTI, if it was only found next to it. Before VT_RECORD_ON. */
 struct vt_error *vt_record_load_cupti(struct vt_record_target *target,
 				      struct vt_recorder_config *config, vt_record_call_fn *call);

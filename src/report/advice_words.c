@@ -22,13 +22,31 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 		"a signal has stopped the process",
 		"it does nothing until it is continued",
 	},
+	[VT_ADVICE_CONTEXT_LOST] = {
+		"[GPU {device}: ]the work of this process has failed there, and its CUDA context is lost",
+		"[Xid {xid}][ ({fault})][, {ago_seconds} ago][: {said}]",
+	},
+	[VT_ADVICE_GPU_FAULT] = {
+		"[GPU {device}: ]the device has a fault that a new process does not cure",
+		"[Xid {xid}][ ({fault})][, {ago_seconds} ago][: {said}]"
+		"[{ecc_errors|uncorrected error} of its memory since the last reset][; {rows}]",
+	},
 	[VT_ADVICE_DEADLOCK] = {
 		"threads wait for each other, and none of them will go on",
 		"thread {tid} waits for what {holder_tid} holds",
 	},
+	[VT_ADVICE_STREAM_DEADLOCK] = {
+		"[GPU {device}: ]streams wait for each other, and none of them goes on",
+		"{stream} waits for {other_stream} since {waits_seconds}[: {value}]; by what was recorded: the host, a kernel or "
+		"another process could still write",
+	},
 	[VT_ADVICE_STUCK] = {
 		"the process is likely stuck",
-		"thread {tid} has not moved for {still_seconds}[: it {place}]",
+		"thread {tid} has not moved for {still_seconds}[: it {place}][; {stream} has unfinished work]",
+	},
+	[VT_ADVICE_THROTTLED] = {
+		"[GPU {device}: ]the hardware holds its clocks down: {reason}",
+		"[{celsius} °C][, {watt} W][, {mhz} of {mhz_limit} MHz]",
 	},
 	[VT_ADVICE_LAUNCHER] = {
 		"this process does not use CUDA: {children|process that it started does|processes that it started do}",
@@ -194,9 +212,29 @@ struct remedy_words {
 static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 	[VT_REMEDY_NONE] = { "", "" },
 	[VT_REMEDY_CONTINUE] = { "{command} lets it go on", "lets it go on" },
+	[VT_REMEDY_DEBUG_KERNEL] = {
+		"restart the process: all its CUDA calls fail from now on; compute-sanitizer finds the kernel, or, with "
+		"{setting}, the traceback is that of its launch",
+		"at the next start: the traceback is that of the kernel that fails",
+	},
+	[VT_REMEDY_RESTART] = { "restart the process: all its CUDA calls fail from now on", "" },
+	[VT_REMEDY_RESET_GPU] = {
+		"drain the node, end all that uses the GPU, and reset it (nvidia-smi --gpu-reset); if the fault comes again, "
+		"have it replaced",
+		"",
+	},
+	[VT_REMEDY_REBOOT] = {
+		"drain the node and restart it; if the fault comes again, have the GPU replaced",
+		"",
+	},
+	[VT_REMEDY_COOL_GPU] = { "check the node's cooling and power supply; until then all on this GPU is slow", "" },
 	[VT_REMEDY_ORDER_LOCKS] = {
 		"end the process, and take the locks in one order[; {command} shows where each was taken]",
 		"where each lock was taken",
+	},
+	[VT_REMEDY_ORDER_STREAMS] = {
+		"end the process; let one of the streams write before it waits",
+		"",
 	},
 	[VT_REMEDY_FIND_HOLDER] = {
 		"find what it waits for[: {command}]",
@@ -207,8 +245,8 @@ static const struct remedy_words remedies[VT_N_ADVICE_REMEDIES] = {
 		"which rank the others wait for",
 	},
 	[VT_REMEDY_FIND_KERNEL] = {
-		"find what the GPU does not finish[: {command}; this stops the process]",
-		"which kernel runs; this stops the process",
+		"find what the GPU does not finish[: {command}; this stops the process for a moment]",
+		"which kernel runs; this stops the process for a moment",
 	},
 	[VT_REMEDY_CHILDREN] = { "look at those: {command}", "looks at those that use CUDA" },
 	[VT_REMEDY_STOP_GROWTH] = {
@@ -325,7 +363,8 @@ static const char *const nexts[VT_N_ADVICE_NEXTS] = {
 	[VT_NEXT_RECORD] = "records who allocates from now on",
 	[VT_NEXT_ALLOW_RESUME] = "reads it from inside; it stops again",
 	[VT_NEXT_TRIAGE] = "which rank the others wait for",
-	[VT_NEXT_CUDA_GDB] = "if it stays there: which kernel runs; this stops the process",
+	[VT_NEXT_KERNELS] =
+		"if it stays there: which kernel runs; this stops the process for a moment",
 	[VT_NEXT_LOOK_AGAIN] = "whether it goes on",
 	[VT_NEXT_GROW] = "what grows",
 };

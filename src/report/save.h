@@ -9,7 +9,9 @@
 /*
  * Writes a file beside path and renames it: a reader never sees half a report. Only a regular file
  * is replaced in this way; vramtap writes directly to a device, a pipe or a link (a rename over
- * /dev/null would put a file in its place).
+ * /dev/null would put a file in its place). A new file is for its owner alone (0600, less what
+ * umask takes), or, with .for_others, for all. Links, pipes and devices of others in a directory
+ * like /tmp are refused.
  */
 struct vt_error *vt_save(vt_write_fn *write, const void *what,
 			 const struct vt_writer_options *options, const char *path);

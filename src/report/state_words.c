@@ -73,3 +73,19 @@ const char *vt_claimer_label(unsigned int claimer)
 	return claimer < VT_CLAIMER_LIBPOOLS ? "PyTorch" :
 					       vt_libpool_library(claimer - VT_CLAIMER_LIBPOOLS);
 }
+
+const char *vt_untraced_words(enum vt_untraced why)
+{
+	static const char *const words[VT_N_UNTRACED] = {
+		[VT_UNTRACED_NOT_RECORDED] =
+			"allocated before recording began, or while it was off",
+		[VT_UNTRACED_CHANGED] = "freed or reused during the read",
+		[VT_UNTRACED_UNREADABLE] = "recorded, but not readable: see the notes",
+		[VT_UNTRACED_SAMPLED] = "left out by the recorder, or allocated before it was on",
+		[VT_UNTRACED_NO_STACK] = "recorded without one, for want of room",
+		[VT_UNTRACED_UNSEEN] =
+			"not allocated through the allocator's functions: see the notes",
+	};
+
+	return (unsigned int)why < VT_N_UNTRACED ? words[why] : NULL;
+}

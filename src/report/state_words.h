@@ -15,6 +15,8 @@ const char *vt_recording_words(enum vt_recording recording);         /* "other v
 
 /* Lines of the ledger: "raw cudaMalloc, unattributed", "cudaMallocAsync pools", ... */
 const char *vt_range_kind_label(unsigned int kind);
+/* Of blocks without a backtrace: "allocated before recording began, or while it was off", ... */
+const char *vt_untraced_words(enum vt_untraced why);
 const char *vt_claimer_label(unsigned int claimer); /* "PyTorch", "XLA", ... */
 
 #endif

@@ -43,7 +43,10 @@ struct vt_writer_options {
 	int columns; /* of the terminal; 0: 100 */
 	bool colour;
 	bool ascii;           /* no box or block characters: the locale or terminal is not UTF-8 */
+	bool for_others;      /* a file that is written may be read by other users */
+	bool compact;         /* JSON for programs only: without blanks and line breaks */
 	bool all_blocks;      /* --blocks */
+	bool map;             /* --map */
 	bool all_ranges;      /* --ranges */
 	bool all_sites;       /* --sites */
 	bool all_owners;      /* --owners */

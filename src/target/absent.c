@@ -27,6 +27,14 @@ static bool is_of_our_namespace(void)
 	return strtol(self, NULL, 10) == (long)getpid();
 }
 
+struct vt_error *vt_hidden_error(pid_t pid)
+{
+	return vt_error_create(
+		VT_ERR_PERMISSION,
+		"process %d is alive, but /proc hides it from this user (mount option hidepid): run vramtap as root%s",
+		(int)pid, getuid() ? "" : " with CAP_SYS_PTRACE, which this root lacks");
+}
+
 struct vt_error *vt_absent_error(pid_t pid)
 {
 	if (pid > 0 && !is_mounted())
@@ -41,9 +49,6 @@ struct vt_error *vt_absent_error(pid_t pid)
 			(int)pid);
 	/* Signal 0 is not sent, only checked: EPERM says that the process exists. */
 	if (pid > 0 && (!kill(pid, 0) || errno == EPERM))
-		return vt_error_create(
-			VT_ERR_PERMISSION,
-			"process %d is alive, but /proc hides it from this user (mount option hidepid): run vramtap as root",
-			(int)pid);
+		return vt_hidden_error(pid);
 	return vt_error_create(VT_ERR_GONE, "there is no process %d", (int)pid);
 }

@@ -14,4 +14,7 @@
  */
 struct vt_error *vt_absent_error(pid_t pid);
 
+/* For one that is there and may not be entered: VT_ERR_PERMISSION. */
+struct vt_error *vt_hidden_error(pid_t pid);
+
 #endif

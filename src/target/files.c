@@ -3,17 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/regular.h"
 #include "target/elfsym.h"
+#include "target/in_root.h"
 #include "target/live.h"
 #include "target/proc.h"
 
@@ -27,8 +26,7 @@ void vt_files_destroy(struct vt_files *files)
 
 int vt_files_open_in(int root, const char *path)
 {
-	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
-	VT_CLOSE int found = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	VT_CLOSE int found = vt_in_root_find(root, path);
 	char self[64];
 
 	if (found < 0)

@@ -28,6 +28,9 @@
 #define SYS_io_uring_enter 426
 #endif
 
+/* The kernel's own, which a tracer sees (include/linux/errno.h). */
+#define ERESTARTNOHAND 514
+
 /* "/proc/" tid rest; snprintf() is not async-signal-safe. */
 static void proc_path(char *path, pid_t tid, const char *rest)
 {
@@ -113,14 +116,11 @@ static bool is_signal_due(pid_t tid, int signo)
  * failure. So they are restarted, which is invisible: when they return EINTR they have done nothing
  * yet (partial work is returned as a count). A relative timeout starts anew.
  *
- * Not restarted: calls with a signal mask (epoll_pwait, io_uring_enter). A signal may arrive and be
- * handled between our look at the queue and the restart, and the EINTR that the caller relies on
- * would be lost. Not restarted either: ioctl() and all calls that are not listed, because it is
- * unknown what a driver did before it returned EINTR.
+ * Not restarted: ioctl() and all calls that are not listed, because it is unknown what a driver did
+ * before it returned EINTR.
  */
 enum restart_condition {
 	IF_ANY,
-	IF_NO_MASK, /* the fifth argument, a signal mask, is NULL */
 	/* the first argument is a socket: only those know SO_RCVTIMEO and SO_SNDTIMEO */
 	IF_SOCKET,
 	IF_ALLOCATE, /* fallocate() that only allocates: repeating it is harmless */
@@ -131,9 +131,9 @@ static const struct restart_rule {
 	enum restart_condition condition;
 } restart_rules[] = {
 	{ SYS_epoll_wait, IF_ANY },
-	{ SYS_epoll_pwait, IF_NO_MASK },
-	{ SYS_epoll_pwait2, IF_NO_MASK },
-	{ SYS_io_uring_enter, IF_NO_MASK },
+	{ SYS_epoll_pwait, IF_ANY },
+	{ SYS_epoll_pwait2, IF_ANY },
+	{ SYS_io_uring_enter, IF_ANY },
 	{ SYS_io_getevents, IF_ANY },
 	{ SYS_rt_sigtimedwait, IF_ANY },
 	{ SYS_semop, IF_ANY },
@@ -187,8 +187,6 @@ static bool may_restart(pid_t tid, const struct user_regs_struct *regs)
 		switch (restart_rules[i].condition) {
 		case IF_ANY:
 			return true;
-		case IF_NO_MASK:
-			return regs->r8 == 0;
 		case IF_SOCKET:
 			return is_socket(tid, regs->rdi);
 		case IF_ALLOCATE:
@@ -237,14 +235,16 @@ void vt_stop_restart_if_spurious(pid_t tid, int signo)
 	    !is_after_syscall_instruction(tid, regs.rip) || is_signal_due(tid, signo))
 		return;
 	/*
+	 * The kernel restarts it, unless a signal comes first that has a handler: EINTR then, after
+	 * the handler, as if the signal had ended the wait (arch/x86/kernel/signal.c). So none is
+	 * lost that arrives after our look at the queue; nor in a call with a mask of signals
+	 * (epoll_pwait): the kernel puts the caller's own mask back before the restart, and the
+	 * call looks for pending signals itself.
+	 *
 	 * One call, so that there is no half-way state if we are killed. (It copies word by word
-	 * from our memory; the page was written just now and is present.) orig_rax = -1 says that
-	 * the thread is in no system call any more, so the kernel does not try a restart of its
-	 * own.
+	 * from our memory; the page was written just now and is present.)
 	 */
-	regs.rip -= 2;
-	regs.rax = regs.orig_rax;
-	regs.orig_rax = (unsigned long long)-1;
+	regs.rax = (unsigned long long)-ERESTARTNOHAND;
 	(void)ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRSTATUS, &iov);
 }
 

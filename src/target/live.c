@@ -67,6 +67,7 @@ struct vt_live {
 	pid_t tid; /* a thread that has the memory; mostly the pid */
 	pid_t pid;
 	int mem_fd;
+	int task_dir;
 	bool writable;
 	bool use_mem;               /* process_vm_readv() is refused here */
 	struct vt_readers *readers; /* NULL: none */
@@ -75,6 +76,9 @@ struct vt_live {
 	struct run runs[CACHE_SETS][CACHE_WAYS];
 	uint8_t *cache;
 	uint64_t clock;
+	/* Of one call of readv: too large for the stack, which "ulimit -s" may have made small. */
+	struct iovec local[IOV_MAX], remote[IOV_MAX];
+	struct vt_memvec missing[IOV_MAX];
 };
 
 static struct vt_live *live_of_plain(struct vt_memsrc *src)
@@ -309,19 +313,18 @@ static bool read_together(struct vt_live *live, const struct vt_memvec *vec, siz
 static int readv_plain(struct vt_memsrc *src, const struct vt_memvec *vec, size_t n)
 {
 	struct vt_live *live = live_of_plain(src);
-	struct iovec local[IOV_MAX], remote[IOV_MAX];
 
 	/* When it fails, the code below finds out why, and how much can be read. */
 	if (live->readers && !live->use_mem && read_together(live, vec, n))
 		return 0;
 	while (n > 0 && !live->use_mem) {
-		size_t count = gather(vec, n, local, remote);
+		size_t count = gather(vec, n, live->local, live->remote);
 		size_t whole = 0;
 		ssize_t got;
 
 		if (count == 0)
 			break;
-		got = transfer(live, local, remote, count);
+		got = transfer(live, live->local, live->remote, count);
 		if (got == -ENOSYS) {
 			live->use_mem = true;
 			break;
@@ -501,7 +504,7 @@ static bool copy_if_cached(struct vt_live *live, const struct vt_memvec *piece)
 static int readv_cached(struct vt_memsrc *src, const struct vt_memvec *vec, size_t n)
 {
 	struct vt_live *live = live_of_cached(src);
-	struct vt_memvec missing[IOV_MAX];
+	struct vt_memvec *missing = live->missing;
 	size_t n_missing = 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -539,9 +542,17 @@ struct vt_error *vt_live_create(pid_t pid, struct vt_live **ret)
 		return vt_task_error(ESRCH, pid, "memory");
 	}
 
+	int task_dir = vt_task_dir(pid);
+
+	if (task_dir < 0) {
+		close(fd);
+		return vt_task_error(-task_dir, pid, "threads");
+	}
+
 	struct vt_live *live = calloc(1, sizeof(*live));
 
 	if (!live) {
+		close(task_dir);
 		close(fd);
 		return &vt_enomem;
 	}
@@ -550,6 +561,7 @@ struct vt_error *vt_live_create(pid_t pid, struct vt_live **ret)
 	live->pid = pid;
 	live->tid = tid;
 	live->mem_fd = fd;
+	live->task_dir = task_dir;
 	live->writable = writable;
 	*ret = live;
 	return NULL;
@@ -563,6 +575,7 @@ void vt_live_destroy(struct vt_live *live)
 	if (live->cache)
 		munmap(live->cache, CACHE_SIZE);
 	vt_maps_deinit(&live->maps);
+	close(live->task_dir);
 	close(live->mem_fd);
 	free(live);
 }
@@ -586,6 +599,11 @@ void vt_live_drop_cache(struct vt_live *live)
 pid_t vt_live_tid(const struct vt_live *live)
 {
 	return live->tid;
+}
+
+int vt_live_task_dir(const struct vt_live *live)
+{
+	return live->task_dir;
 }
 
 bool vt_live_read_together(struct vt_live *live, unsigned int n)

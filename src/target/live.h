@@ -34,6 +34,12 @@ void vt_live_drop_cache(struct vt_live *live);
 /* The thread by which its memory is read: the main thread may be gone. */
 pid_t vt_live_tid(const struct vt_live *live);
 
+/*
+ * /proc/PID/task, open since the source was made: it is that process's for ever, whoever gets the
+ * number after it. Owned by live.
+ */
+int vt_live_task_dir(const struct vt_live *live);
+
 /* Large reads are shared with n more threads from now on. False: there are none. */
 bool vt_live_read_together(struct vt_live *live, unsigned int n);
 

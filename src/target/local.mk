@@ -2,6 +2,7 @@
 noinst_LIBRARIES += src/target/libtarget.a
 src_target_libtarget_a_SOURCES = \
 	src/target/absent.c src/target/absent.h \
+	src/target/confined.c src/target/confined.h \
 	src/target/buildid.c src/target/buildid.h \
 	src/target/children.c src/target/children.h \
 	src/target/container.c src/target/container.h \
@@ -9,6 +10,7 @@ src_target_libtarget_a_SOURCES = \
 	src/target/files.c src/target/files.h \
 	src/target/glance.c src/target/glance.h \
 	src/target/grace.c src/target/grace.h \
+	src/target/in_root.c src/target/in_root.h \
 	src/target/launch.c src/target/launch.h \
 	src/target/let_go.c src/target/let_go.h \
 	src/target/live.c src/target/live.h \

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "target/absent.h"
+#include "target/confined.h"
 #include "target/container.h"
 #include "target/task.h"
 
@@ -429,6 +430,23 @@ static struct vt_error *read_all(struct vt_proc *proc, int dirfd)
 	return read_view(proc, view >= 0 ? view : dirfd);
 }
 
+/* /proc with hidepid gives EPERM, a security module EACCES. */
+static struct vt_error *error_closed(pid_t pid, int errnum)
+{
+	struct vt_arena arena = { 0 };
+	struct vt_error *err;
+	const char *why;
+
+	if (errnum == EPERM)
+		return vt_hidden_error(pid);
+	why = errnum == EACCES ? vt_why_confined(&arena) : NULL;
+	err = why ? vt_error_create(VT_ERR_PERMISSION, "not permitted to look at process %d: %s",
+				    (int)pid, why) :
+		    vt_task_error(errnum, pid, "directory in /proc");
+	vt_arena_deinit(&arena);
+	return err;
+}
+
 struct vt_error *vt_proc_init(struct vt_proc *proc, pid_t pid)
 {
 	/*
@@ -441,7 +459,7 @@ struct vt_error *vt_proc_init(struct vt_proc *proc, pid_t pid)
 	if (dirfd == -ESRCH)
 		return vt_absent_error(pid);
 	if (dirfd < 0)
-		return vt_task_error(-dirfd, pid, "directory in /proc");
+		return error_closed(pid, -dirfd);
 
 	struct vt_error *err = read_all(&fresh, dirfd);
 
@@ -565,6 +583,12 @@ static struct vt_error *fill_list(struct vt_thread_list *list, int dirfd, pid_t 
 struct vt_error *vt_thread_list_init(struct vt_thread_list *list, pid_t pid)
 {
 	VT_CLOSE int dirfd = vt_task_dir(pid);
+
+	return vt_thread_list_init_at(list, dirfd, pid);
+}
+
+struct vt_error *vt_thread_list_init_at(struct vt_thread_list *list, int dirfd, pid_t pid)
+{
 	VT_FREE pid_t *tids = NULL;
 	struct vt_thread_list fresh = { 0 };
 	size_t n = 0;
@@ -764,17 +788,27 @@ static bool is_descendant(pid_t pid)
 	return false;
 }
 
+static bool owner_of_files(const struct vt_proc *proc, uid_t *uid)
+{
+	char path[40];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)vt_proc_view(proc->pid));
+	if (stat(path, &st))
+		return false;
+	*uid = st.st_uid;
+	return true;
+}
+
 /*
  * The /proc files of a process that may not be dumped (a program with set-user-id or file
  * capabilities, or one that called prctl(PR_SET_DUMPABLE, 0)) belong to root.
  */
 static bool is_undumpable(const struct vt_proc *proc)
 {
-	char path[40];
-	struct stat st;
+	uid_t uid;
 
-	snprintf(path, sizeof(path), "/proc/%d/environ", (int)vt_proc_view(proc->pid));
-	return proc->euid != 0 && !stat(path, &st) && st.st_uid != proc->euid;
+	return proc->euid != 0 && owner_of_files(proc, &uid) && uid != proc->euid;
 }
 
 /*
@@ -811,18 +845,6 @@ static bool is_initial_user_namespace(void)
 	return value[0] == 0 && value[1] == 0 && value[2] == UINT32_MAX;
 }
 
-/*
- * "docker-default (enforce)"; "" when there is no such security module or it does not confine us.
- */
-static void own_confinement(char *label, size_t size)
-{
-	ssize_t n = vt_task_slurp(AT_FDCWD, "/proc/self/attr/current", label, size);
-
-	if (n <= 0 || !strncmp(label, "unconfined", 10) || strstr(label, "unconfined_t"))
-		label[0] = '\0';
-	label[strcspn(label, "\n")] = '\0';
-}
-
 /* Reasons that hold for every user. */
 static char *why_nobody(const struct vt_proc *proc, struct vt_arena *arena)
 {
@@ -853,12 +875,12 @@ static char *what_is_in_the_way(const struct vt_proc *proc, const struct own *ow
 {
 	int scope = yama_scope();
 
-	if (own->uid != proc->uid || own->uid != proc->euid)
+	if (own->uid != proc->uid)
 		return vt_arena_printf(arena, "the process belongs to user %s",
 				       proc->user ? proc->user : "?");
 	if (is_other_user_namespace(proc))
 		return vt_arena_strdup(arena, "the process is in another user namespace");
-	if (is_undumpable(proc))
+	if (own->uid != proc->euid || is_undumpable(proc))
 		return vt_arena_strdup(
 			arena, "the process is protected from debuggers (set-user-id program, or "
 			       "PR_SET_DUMPABLE)");
@@ -891,30 +913,44 @@ static char *why_without_capability(const struct vt_proc *proc, const struct own
 		strstr(what, "scope is 1") ? ", or: sudo sysctl kernel.yama.ptrace_scope=0" : "");
 }
 
+/*
+ * CAP_SYS_PTRACE opens no file: those in /proc of another user's process, or of one that may not be
+ * dumped, have another owner.
+ */
+static char *why_files_are_closed(const struct vt_proc *proc, const struct own *own,
+				  struct vt_arena *arena)
+{
+	uid_t uid;
+
+	if (own->cap_effective >> CAP_DAC_OVERRIDE & 1 || !owner_of_files(proc, &uid) ||
+	    uid == geteuid())
+		return NULL;
+	return vt_arena_strdup(arena, "CAP_SYS_PTRACE is not enough for the files in /proc of "
+				      "another user's process or of a protected one: "
+				      "CAP_DAC_OVERRIDE is needed, too, or run the same command "
+				      "with sudo");
+}
+
 char *vt_proc_why_not_permitted(const struct vt_proc *proc, struct vt_arena *arena)
 {
 	struct own own = read_own();
-	char label[128];
 	char *why = why_nobody(proc, arena);
 
 	if (why)
 		return why;
 	if (!may_ptrace_all(&own))
 		why = why_without_capability(proc, &own, arena);
-	if (why)
-		return why;
-	if (may_ptrace_all(&own) && !is_initial_user_namespace() && is_other_user_namespace(proc))
-		return vt_arena_strdup(
+	else if (!is_initial_user_namespace() && is_other_user_namespace(proc))
+		why = vt_arena_strdup(
 			arena,
 			"the process is in another user namespace, where CAP_SYS_PTRACE of this one "
 			"does not count: run this command on the host with sudo");
-	own_confinement(label, sizeof(label));
-	if (label[0])
-		return vt_arena_printf(
-			arena,
-			"the security profile %s of this shell forbids it: start the container with "
-			"--security-opt apparmor=unconfined, or run this command on the host with sudo",
-			label);
+	else
+		why = why_files_are_closed(proc, &own, arena);
+	if (!why)
+		why = vt_why_confined(arena);
+	if (why)
+		return why;
 	if (own.seccomp == 2)
 		return vt_arena_strdup(
 			arena,

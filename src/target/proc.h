@@ -89,6 +89,8 @@ struct vt_thread_list {
  * must be zeroed.
  */
 struct vt_error *vt_thread_list_init(struct vt_thread_list *list, pid_t pid);
+/* dirfd: /proc/PID/task, or a negative errno. Open, it is of one process, whoever has pid now. */
+struct vt_error *vt_thread_list_init_at(struct vt_thread_list *list, int dirfd, pid_t pid);
 void vt_thread_list_deinit(struct vt_thread_list *list);
 
 /*
@@ -133,5 +135,10 @@ bool vt_thread_sample_holds(const struct vt_thread_sample *sample, pid_t pid);
  * not a prediction.
  */
 char *vt_proc_why_not_permitted(const struct vt_proc *proc, struct vt_arena *arena);
+
+/* What is said of EPERM where that answers NULL: a Landlock sandbox of ours cannot be seen. */
+#define VT_PROC_UNKNOWN_REASON                                                     \
+	"none of the reasons that vramtap knows; perhaps a sandbox of this shell " \
+	"(Landlock), or a security module: run this command outside of it with sudo"
 
 #endif

@@ -10,7 +10,10 @@
  *   one reports that instead (signal-delivery-stop). Detaching with the number of that signal
  *   delivers it, with its siginfo.
  * - waitid(WNOWAIT) leaves the stop event in place. If we die then, the kernel continues the thread
- *   as if it had never been looked at, signal included.
+ *   as if it had never been looked at, signal included. A wait without it takes the stops of a
+ *   tracee, too, whether it asks for them or not (wait_task_stopped(): WUNTRACED counts only for
+ *   children), and clears exit_code, where the signal is: if we die then, the signal is lost. So
+ *   nobody waits for a thread that is not known to be dead.
  * - PTRACE_DETACH works on stopped threads only. When the tracing thread ends, the kernel detaches
  *   from all, stopped or not.
  * - A thread other than the main one that dies while traced stays a zombie until its tracer waits
@@ -56,6 +59,13 @@
 
 /* How long the end of a session waits for threads that are about to stop, or dying. */
 #define SETTLE_NS (5 * VT_NS_PER_MS)
+/*
+ * The same for threads that our interruption has woken up and that get no processor to stop on: if
+ * we end before, the kernel lets them go, but nobody takes back the EINTR of the call that they
+ * were in (see restart_rules in let_go.c). They are ready to run, so this is a matter of the
+ * scheduler's.
+ */
+#define READY_NS (2 * VT_NS_PER_S)
 
 enum phase {
 	PHASE_NEW,     /* not attached, or cannot be interrupted at the moment */
@@ -111,17 +121,11 @@ static void unhold(int slot)
 	trim_held();
 }
 
-void vt_session_emergency_release(void)
+static uint32_t *volatile cleared_first;
+
+void vt_session_clear_first(uint32_t *word)
 {
-	int saved = errno;
-
-	for (int i = n_held - 1; i >= 0; i--) {
-		pid_t tid = held[i].tid;
-
-		if (tid && vt_stop_let_go(tid))
-			held[i].tid = 0;
-	}
-	errno = saved;
+	cleared_first = word;
 }
 
 /*
@@ -155,12 +159,16 @@ static void on_child(int signo)
 	(void)signo;
 	for (int i = 0; i < n_held; i++) {
 		pid_t tid = held[i].tid;
-		siginfo_t info;
+		int sig;
 
-		if (tid && !held[i].is_main && !(held[i].owed && may_let_go))
-			(void)waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL);
-		else if (tid && held[i].owed && may_let_go && vt_stop_let_go(tid))
-			held[i].tid = 0;
+		if (!tid)
+			continue;
+		if (held[i].owed && may_let_go) {
+			if (vt_stop_let_go(tid))
+				held[i].tid = 0;
+		} else if (!held[i].is_main && vt_stop_look(tid, &sig) == VT_STOP_DEAD) {
+			vt_stop_reap(tid);
+		}
 	}
 	errno = saved;
 }
@@ -235,6 +243,7 @@ struct stopping {
 	int task_dir;
 	uint64_t deadline_ns; /* for one thread, relative */
 	const struct vt_sleepers *sleepers;
+	pid_t spared;        /* a thread that runs on; 0 none */
 	struct vt_map known; /* tid to index in session->threads */
 	size_t n_attached;
 };
@@ -267,6 +276,8 @@ static struct vt_error *add_thread(struct stopping *stopping, pid_t tid)
 	const uint64_t *index = vt_map_get(&stopping->known, (uint64_t)tid);
 	struct vt_session_thread *thread;
 
+	if (tid == stopping->spared)
+		return NULL;
 	if (index) {
 		thread = &stopping->session->threads.data[*index];
 		/*
@@ -333,8 +344,8 @@ static struct vt_error *error_permission(pid_t pid)
 	if (err)
 		return err;
 	why = vt_proc_why_not_permitted(&proc, &arena);
-	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to stop process %d%s%s", (int)pid,
-			      why ? ": " : "", why ? why : "");
+	err = vt_error_create(VT_ERR_PERMISSION, "not permitted to stop process %d: %s", (int)pid,
+			      why ? why : VT_PROC_UNKNOWN_REASON);
 	vt_arena_deinit(&arena);
 	vt_proc_deinit(&proc);
 	return err;
@@ -410,6 +421,15 @@ static struct vt_error *seize(struct stopping *stopping, struct vt_session_threa
 
 		unhold(thread->slot);
 		return refused(stopping, thread, errnum);
+	}
+	/*
+	 * A traced thread keeps its number. One that is none of the process's now is another's: the
+	 * process ended, or this thread did, between the list and the attach.
+	 */
+	if (!vt_task_state(stopping->task_dir, thread->tid)) {
+		held[thread->slot].owed = true;
+		give_up(thread, why_ended);
+		return NULL;
 	}
 	thread->phase = PHASE_SEIZED;
 	stopping->n_attached++;
@@ -560,7 +580,8 @@ static struct vt_error *attach_to_all(struct stopping *stopping)
 }
 
 /*
- * True when the process has no threads except those that we hold stopped. These can neither end nor
+ * True when the process has no threads except those that we hold stopped, and the spared one, which
+ * is there for as long as it is used. These can neither end nor
  * start others, so it is enough that their number is the number of all threads. The kernel adds
  * that number to the link count of /proc/PID/task, which is 2 for a directory
  * (fs/proc/base.c:proc_task_getattr()); listing the directory takes 100 times as long. False: not
@@ -579,6 +600,7 @@ static bool holds_all(const struct stopping *stopping)
 		if (thread->phase != PHASE_HELD && thread->why != why_ended)
 			return false;
 	}
+	n += stopping->spared != 0;
 	return !fstat(stopping->task_dir, &st) && st.st_nlink == n + 2;
 }
 
@@ -668,15 +690,18 @@ static bool has_ended(const struct vt_session *session)
 	return true;
 }
 
-struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live,
-				      uint64_t per_thread_deadline_ns,
-				      const struct vt_sleepers *sleepers)
+static struct vt_error *stop(struct vt_session *session, pid_t pid, struct vt_live *live,
+			     uint64_t per_thread_deadline_ns, const struct vt_sleepers *sleepers,
+			     pid_t spared)
 {
-	VT_CLOSE int task_dir = vt_task_dir(pid);
+	/* The source has that of the process that was meant, whoever has its number by now. */
+	VT_CLOSE int own_dir = live ? -1 : vt_task_dir(pid);
+	int task_dir = live ? vt_live_task_dir(live) : own_dir;
 	struct stopping stopping = { .session = session,
 				     .task_dir = task_dir,
 				     .deadline_ns = per_thread_deadline_ns,
-				     .sleepers = sleepers };
+				     .sleepers = sleepers,
+				     .spared = spared };
 	struct vt_error *err;
 
 	*session = (struct vt_session){ .pid = pid, .live = live };
@@ -697,10 +722,31 @@ struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, str
 	return NULL;
 }
 
+struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, struct vt_live *live,
+				      uint64_t per_thread_deadline_ns,
+				      const struct vt_sleepers *sleepers)
+{
+	return stop(session, pid, live, per_thread_deadline_ns, sleepers, 0);
+}
+
+struct vt_error *vt_session_stop_others(struct vt_session *session, pid_t pid, pid_t spared,
+					struct vt_live *live, uint64_t per_thread_deadline_ns)
+{
+	return stop(session, pid, live, per_thread_deadline_ns, NULL, spared);
+}
+
 struct vt_error *vt_session_stop_all(struct vt_session *session, pid_t pid, struct vt_live *live,
 				     uint64_t per_thread_deadline_ns)
 {
-	return vt_session_stop_soon(session, pid, live, per_thread_deadline_ns, NULL);
+	return stop(session, pid, live, per_thread_deadline_ns, NULL, 0);
+}
+
+bool vt_session_stands(const struct vt_session *session)
+{
+	for (size_t i = 0; i < session->threads.n; i++)
+		if (!session->threads.data[i].stopped && session->threads.data[i].why != why_ended)
+			return false;
+	return true;
 }
 
 /*
@@ -746,13 +792,68 @@ void vt_session_resume(struct vt_session *session)
 	}
 }
 
+/* A thread that has stopped since we looked counts, too. */
+static bool is_one_ready(void)
+{
+	VT_CLOSE int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (int i = 0; i < n_held; i++) {
+		pid_t tid = held[i].tid;
+		char state = tid && held[i].owed ? vt_task_state(proc, tid) : 0;
+
+		if (state == 'R' || state == 't' || state == 'T')
+			return true;
+	}
+	return false;
+}
+
+/* Threads that are owed stop within moments, or as soon as they get a processor. */
+static bool is_worth_waiting(uint64_t begin)
+{
+	return !vt_deadline_passed(begin + SETTLE_NS) ||
+	       (!vt_deadline_passed(begin + READY_NS) && is_one_ready());
+}
+
 void vt_session_deinit(struct vt_session *session)
 {
-	uint64_t deadline = vt_now_ns() + SETTLE_NS;
+	uint64_t begin = vt_now_ns();
 	unsigned int idle = 0;
 
 	vt_session_resume(session);
-	while (vt_session_settle() && !vt_deadline_passed(deadline))
+	while (vt_session_settle() && is_worth_waiting(begin))
 		pause_between(&idle);
 	vt_vec_deinit(&session->threads);
+}
+
+/* True when none is held any more. It may have interrupted anything, so no entry moves. */
+static bool let_all_go(void)
+{
+	bool all = true;
+
+	for (int i = n_held - 1; i >= 0; i--) {
+		pid_t tid = held[i].tid;
+
+		if (!tid)
+			continue;
+		held[i].owed = true;
+		if (vt_stop_let_go(tid))
+			held[i].tid = 0;
+		else
+			all = false;
+	}
+	return all;
+}
+
+void vt_session_emergency_release(void)
+{
+	uint32_t *word = cleared_first;
+	uint64_t begin = vt_now_ns();
+	unsigned int idle = 0;
+	int saved = errno;
+
+	if (word)
+		__atomic_store_n(word, 0, __ATOMIC_SEQ_CST);
+	while (!let_all_go() && is_worth_waiting(begin))
+		pause_between(&idle);
+	errno = saved;
 }

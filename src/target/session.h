@@ -65,6 +65,15 @@ struct vt_error *vt_session_stop_soon(struct vt_session *session, pid_t pid, str
 				      uint64_t per_thread_deadline_ns,
 				      const struct vt_sleepers *sleepers);
 
+/* The same, but one thread runs on: ours, which does something while the others stand still. */
+struct vt_error *vt_session_stop_others(struct vt_session *session, pid_t pid, pid_t spared,
+					struct vt_live *live, uint64_t per_thread_deadline_ns);
+/*
+ * While it is stopped: whether no thread runs but the spared one, and the registers of all are
+ * known.
+ */
+bool vt_session_stands(const struct vt_session *session);
+
 /*
  * Releases every thread; always succeeds. Idempotent. A thread that we asked to stop and that has
  * not stopped yet (it was runnable when we looked and then blocked uninterruptibly) cannot be let
@@ -83,10 +92,17 @@ bool vt_session_settle(void);
 void vt_session_deinit(struct vt_session *session);
 
 /*
- * Releases everything that this process holds stopped right now. Async-signal-safe; for the handler
- * of SIGINT, SIGTERM and SIGHUP (the kernel does the same if we just exit, so this only has to be
- * called when the process goes on).
+ * Releases everything that this process holds stopped, and waits for threads that are about to stop
+ * (5 ms; up to 2 s for those that get no processor): if we just exited, the kernel would release
+ * them too, but a call that our interrupt ended would return EINTR. Async-signal-safe; for the
+ * handler of SIGINT, SIGTERM and SIGHUP.
  */
 void vt_session_emergency_release(void);
+
+/*
+ * A word that vt_session_emergency_release() sets to 0 before anything else: code of ours in the
+ * process learns by it that the process does not stand still any more. NULL: none.
+ */
+void vt_session_clear_first(uint32_t *word);
 
 #endif

@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/ends.h"
 #include "base/str.h"
 #include "base/exit.h"
 #include "base/progress.h"
+#include "collect/faults_job.h"
 #include "collect/usage.h"
 #include "triage/latch.h"
 #include "triage/ras.h"
@@ -34,6 +36,7 @@
 #define LOT 32                          /* stopped at once per processor: each takes 0.2 ms */
 #define LOT_NS (50 * VT_NS_PER_MS)      /* the longest wait of the next lot for a hanging one */
 #define MAX_DOCUMENT ((size_t)64 << 20) /* bytes of one */
+#define MAX_PAGES ((size_t)128 << 20)   /* bytes of reports for a page, all together */
 #define PATIENCE_NS (2 * VT_NS_PER_S)   /* prepared workers wait this long for the next one */
 #define PATIENCE_PART 4                 /* but never longer than this part of the time for all */
 #define ENDING_NS (500 * VT_NS_PER_MS)  /* for a killed worker to end: it may be in the kernel */
@@ -42,6 +45,9 @@
 #define OWNERS_PART 2                       /* of the time for all: then none looks for owners */
 #define LOOK_NS (1 * VT_NS_PER_S)           /* the interval of that check */
 #define POLL_ENDING_MS 2
+#define MAX_ASKING 32               /* debuggers at once; no machine has more devices */
+#define ASKING_PART 2               /* of the time for all: then they ask, whatever others do */
+#define TURN_NS (20 * VT_NS_PER_MS) /* the interval of looks whether they may */
 #define USAGE_NS \
 	(500 * VT_NS_PER_MS) /* after all else: NVML has had the time for its first answer */
 
@@ -52,7 +58,9 @@ enum phase {
 	PHASE_READ, /* waits for a processor */
 	PHASE_WORKING,
 	PHASE_WAITING, /* for another worker; will end soon */
-	PHASE_ENDING,  /* its pipe is closed */
+	PHASE_TO_ASK,  /* the CUDA debugger: it waits until that disturbs nobody */
+	PHASE_ASKING,
+	PHASE_ENDING, /* its pipe is closed */
 	PHASE_OVER,
 };
 
@@ -64,7 +72,7 @@ struct worker {
 	int errors;    /* its standard error; -1 none */
 	uint32_t said; /* the last value of vt_phase_of() */
 	enum phase phase;
-	struct vt_latch *go;
+	struct vt_latch *go, *ask;
 	uint64_t capturing_ns; /* PHASE_CAPTURING: its begin */
 	uint64_t end_ns;       /* PHASE_ENDING: the end of the wait for it */
 	struct vt_str document;
@@ -74,10 +82,11 @@ struct worker {
 struct workers {
 	const struct vt_triage_options *options;
 	struct vt_lines_memo *lines_memo; /* NULL none */
+	struct vt_fault_log *fault_log;   /* the same */
 	struct vt_job *job;
 	struct worker *list;
 	size_t n;
-	struct vt_latch *latches; /* the start of each lot, and one for each worker */
+	struct vt_latch *latches; /* the start of each lot, and two for each worker */
 	size_t n_lots, n_started; /* lots */
 	struct vt_phases phases;
 	struct vt_triage_ras *ras; /* NULL: RAS is not asked */
@@ -86,6 +95,7 @@ struct workers {
 	unsigned int n_with_owners;
 	uint64_t begin_ns, deadline_ns, owners_until_ns;
 	uint64_t last_ready_ns; /* the last progress before the start */
+	size_t n_pages;         /* bytes of all vt_member.page */
 	sigset_t mask;          /* while waiting: the user's signals are not blocked */
 };
 
@@ -165,10 +175,12 @@ static bool start_worker(struct workers *workers, struct worker *worker)
 		.parent = getpid(),
 		.start = start_of(workers, worker),
 		.go = worker->go,
+		.ask = worker->ask,
 		.deadline_ns = workers->deadline_ns,
 		.owners_until_ns = workers->owners_until_ns,
 		.at_once = workers->n_with_owners,
 		.lines_memo = workers->lines_memo,
+		.fault_log = workers->fault_log,
 		.phases = &workers->phases,
 		.number = (size_t)(worker - workers->list),
 	};
@@ -233,6 +245,8 @@ static void hear(struct workers *workers, struct worker *worker)
 		worker->phase = PHASE_READ;
 	} else if (worker->said == VT_PHASE_WAITS && worker->phase == PHASE_WORKING) {
 		worker->phase = PHASE_WAITING;
+	} else if (worker->said == VT_PHASE_ASKS) {
+		worker->phase = PHASE_TO_ASK;
 	}
 }
 
@@ -303,6 +317,17 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 	return buf;
 }
 
+/* For the page of the job: of the member that was added last. */
+static void keep_page(struct workers *workers, const char *text, size_t n)
+{
+	struct vt_job *job = workers->job;
+
+	if (!workers->options->page || n > MAX_PAGES - workers->n_pages)
+		return;
+	workers->n_pages += n;
+	vt_str_addn(&job->members.data[job->members.n - 1].page, text, n);
+}
+
 /*
  * A hostile process may have taken over the worker that read it: the worker speaks for that process
  * only.
@@ -310,10 +335,13 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 static bool add_document(struct workers *workers, const struct worker *worker)
 {
 	const struct vt_suspect *suspect = worker->suspect;
-	const struct vt_str *text = &worker->document;
-	VT_ERROR struct vt_error *err = vt_job_load_one(workers->job, vt_str_get(text), text->n,
+	const char *text = vt_str_get(&worker->document);
+	size_t n = worker->document.n, n_member = strnlen(text, n);
+	VT_ERROR struct vt_error *err = vt_job_load_one(workers->job, text, n_member,
 							suspect->core ? 0 : suspect->label.pid);
 
+	if (!err && n_member < n)
+		keep_page(workers, text + n_member + 1, n - n_member - 1);
 	return !err;
 }
 
@@ -443,6 +471,45 @@ static void give_processors(struct workers *workers)
 	}
 }
 
+/* Before they wait for one that hangs in vain, and for RAS. */
+static uint64_t ask_by(const struct workers *workers)
+{
+	return workers->begin_ns + workers->options->timeout_ns / ASKING_PART;
+}
+
+static bool is_any_read(const struct workers *workers)
+{
+	for (size_t i = 0; i < workers->n; i++)
+		if (workers->list[i].phase < PHASE_TO_ASK)
+			return true;
+	return false;
+}
+
+/*
+ * The debugger holds a process for seconds: first all are read, and RAS has its answers from them.
+ * Then all are held at the same time, which is best for ranks that wait for each other.
+ */
+static void let_ask(struct workers *workers)
+{
+	size_t asking = count(workers, PHASE_ASKING);
+
+	if (!count(workers, PHASE_TO_ASK))
+		return;
+	if ((is_any_read(workers) || !vt_triage_ras_is_over(workers->ras)) &&
+	    !vt_deadline_passed(ask_by(workers)))
+		return;
+	vt_progress("asking the CUDA debugger");
+	for (size_t i = 0; i < workers->n && asking < MAX_ASKING; i++) {
+		struct worker *worker = &workers->list[i];
+
+		if (worker->phase != PHASE_TO_ASK)
+			continue;
+		worker->phase = PHASE_ASKING;
+		vt_latch_open(worker->ask);
+		asking++;
+	}
+}
+
 static void end_all(struct workers *workers, int signo, const char *why)
 {
 	for (size_t i = 0; i < workers->n; i++)
@@ -459,6 +526,8 @@ static int time_to_wait_ms(const struct workers *workers)
 		until = start_by(workers);
 	if (count(workers, PHASE_CAPTURING) && now + LOOK_NS < until)
 		until = now + LOOK_NS;
+	if (count(workers, PHASE_TO_ASK) && now + TURN_NS < until)
+		until = now + TURN_NS;
 	return until <= now ? POLL_ENDING_MS : (int)((until - now) / VT_NS_PER_MS) + 1;
 }
 
@@ -534,6 +603,7 @@ static struct vt_error *run(struct workers *workers)
 		give_processors(workers);
 		if (!is_starting(workers) && !count(workers, PHASE_CAPTURING))
 			vt_triage_ras_go(workers->ras);
+		let_ask(workers);
 		VT_TRY(wait_for_news(workers, fds));
 		reap(workers);
 	}
@@ -553,7 +623,8 @@ static void start_all(struct workers *workers, struct vt_suspect *suspects, int 
 			.status = &status[i],
 			.fd = -1,
 			.errors = -1,
-			.go = &workers->latches[workers->n_lots + i],
+			.go = &workers->latches[workers->n_lots + 2 * i],
+			.ask = &workers->latches[workers->n_lots + 2 * i + 1],
 		};
 		if (!interrupted && start_worker(workers, worker)) {
 			n_started++;
@@ -581,7 +652,7 @@ static unsigned int count_with_owners(const struct vt_suspect *suspects, size_t 
 static struct vt_error *take_turn(struct workers *workers, struct vt_suspect *suspects, int *status)
 {
 	size_t lot = LOT * workers->n_processors, n_lots = (workers->n + lot - 1) / lot,
-	       n_latches = n_lots + workers->n;
+	       n_latches = n_lots + 2 * workers->n;
 	VT_FREE struct worker *list = calloc(workers->n, sizeof(*list));
 	struct vt_error *err;
 
@@ -610,15 +681,10 @@ static struct vt_error *take_turn(struct workers *workers, struct vt_suspect *su
 /* The user's signals arrive only while we wait; workers start with them blocked. */
 static void catch_signals(struct sigaction *before, sigset_t *mask)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-	struct sigaction action = { .sa_handler = on_interrupt };
 	sigset_t set;
 
-	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-		sigaddset(&set, signals[i]);
-		sigaction(signals[i], &action, &before[i]);
-	}
+	vt_ends_fill(&set);
+	vt_ends_handle(on_interrupt, before);
 	sigprocmask(SIG_BLOCK, &set, mask);
 }
 
@@ -634,15 +700,36 @@ static struct vt_usage *start_usage(const struct vt_suspects *suspects)
 		minors |= suspects->list.data[i].devices;
 		any = any || (suspects->list.data[i].uses_gpu && !suspects->list.data[i].core);
 	}
-	return any ? vt_usage_start(minors) : NULL;
+	return any ? vt_usage_start(minors, true) : NULL;
+}
+
+/* Once for all processes of the job. */
+static void find_faults(const struct vt_suspects *suspects, const struct vt_fault_log *log,
+			const struct vt_model_usage *usage, struct vt_job *job,
+			struct vt_model_faults *faults)
+{
+	struct vt_fault_party *parties = calloc(suspects->list.n + 1, sizeof(*parties));
+	size_t n = 0;
+
+	for (size_t i = 0; i < suspects->list.n && parties; i++) {
+		const struct vt_suspect *s = &suspects->list.data[i];
+
+		if (s->uses_gpu && s->label.in_job && !s->core && s->label.start_ticks)
+			parties[n++] =
+				(struct vt_fault_party){ .pid = s->label.pid,
+							 .start_ticks = s->label.start_ticks };
+	}
+	vt_collect_faults_of_job(parties, n, log, usage, &job->arena, faults);
+	free(parties);
 }
 
 /* Once for all processes: the workers do not ask. The second answer is of the end. */
 static void finish_usage(struct vt_usage *asker, const struct vt_suspects *suspects,
-			 struct vt_job *job)
+			 const struct vt_fault_log *log, struct vt_job *job)
 {
 	uint64_t deadline_ns = vt_now_ns() + USAGE_NS;
 	struct vt_model_usage usage = { 0 };
+	struct vt_model_faults faults = { .why = "" };
 	struct vt_usage_reading first = { 0 };
 
 	if (!asker)
@@ -657,7 +744,8 @@ static void finish_usage(struct vt_usage *asker, const struct vt_suspects *suspe
 	if (usage.state == VT_COUNTED_LATE || usage.state == VT_COUNTED_REFUSED)
 		vt_job_diag(job, VT_DIAG_NOTE, "usage-unknown",
 			    "who else uses the devices is not known: %s", usage.why);
-	(void)vt_job_add_usage(job, suspects->host, suspects->system, &usage);
+	find_faults(suspects, log, &usage, job, &faults);
+	(void)vt_job_add_usage(job, suspects->host, suspects->system, &usage, &faults);
 	vt_usage_reading_deinit(&first);
 	vt_usage_stop(asker);
 }
@@ -673,12 +761,13 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 		.deadline_ns = vt_now_ns() + options->timeout_ns,
 		.owners_until_ns = vt_now_ns() + options->timeout_ns / OWNERS_PART,
 	};
-	struct sigaction before[4];
+	struct sigaction before[VT_N_ENDS];
 	struct vt_error *err = NULL;
 	size_t at_once;
 
 	at_once = allow_many_files();
 	workers.lines_memo = vt_lines_memo_create();
+	workers.fault_log = vt_fault_log_create();
 	interrupted = 0;
 	catch_signals(before, &workers.mask);
 	workers.ras = vt_triage_ras_start(suspects, options, workers.deadline_ns);
@@ -690,14 +779,12 @@ struct vt_error *vt_triage_collect(struct vt_suspects *suspects,
 	}
 	vt_triage_ras_go(workers.ras);
 	vt_triage_ras_finish(workers.ras, err || interrupted, &workers.mask, &interrupted, job);
-	finish_usage(workers.asker, suspects, job);
+	finish_usage(workers.asker, suspects, workers.fault_log, job);
 	vt_progress_end();
-	sigaction(SIGINT, &before[0], NULL);
-	sigaction(SIGTERM, &before[1], NULL);
-	sigaction(SIGHUP, &before[2], NULL);
-	sigaction(SIGQUIT, &before[3], NULL);
+	vt_ends_restore(before);
 	sigprocmask(SIG_SETMASK, &workers.mask, NULL);
 	vt_lines_memo_destroy(workers.lines_memo);
+	vt_fault_log_destroy(workers.fault_log);
 	*signo = interrupted;
 	return err;
 }

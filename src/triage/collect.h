@@ -4,6 +4,7 @@
 #define VT_TRIAGE_COLLECT_H
 
 #include "collect/collect.h"
+#include "report/writer.h"
 #include "triage/phase.h"
 #include "triage/triage.h"
 
@@ -14,6 +15,7 @@ struct vt_triage_options {
 	bool ras;                          /* NCCL's RAS may be asked */
 	uint64_t timeout_ns;               /* for all together */
 	const char *directory;             /* where reports go; NULL nowhere */
+	vt_write_fn *page;  /* of a struct vt_model: fills vt_member.page; NULL: not wanted */
 	int directory_lock; /* -1 none; workers do not hold it, because they may hang */
 };
 
@@ -33,13 +35,15 @@ struct vt_latch;
 
 struct vt_worker_setup {
 	pid_t parent;
-	int out;    /* the parent's pipe: the document, and nothing else */
+	int out;    /* the parent's pipe: the document; '\0' and the report for a page, if any */
 	int errors; /* another pipe: standard error; does not block */
 	struct vt_phases *phases;
 	size_t number;          /* in phases */
 	struct vt_latch *start; /* for all of them: opened when they shall stop the threads */
 	struct vt_latch *go;    /* its own: opened when a processor is free for the rest */
+	struct vt_latch *ask;   /* its own: opened when the CUDA debugger may hold the process */
 	struct vt_lines_memo *lines_memo; /* of all; NULL none */
+	struct vt_fault_log *fault_log;   /* the same */
 	uint64_t deadline_ns;
 	uint64_t owners_until_ns; /* looking for owners ends then, for the rest needs time, too */
 	unsigned int at_once;     /* workers */

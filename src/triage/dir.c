@@ -32,6 +32,8 @@ static const struct kind {
 	{ VT_TRIAGE_SUMMARY, NULL },
 	{ "nccl-ras-*.json", NULL },
 	{ "nccl-ras-*.txt", NULL },
+	/* what vramtap html makes of the others */
+	{ "*.html", "<!DOCTYPEhtml><htmllang=\"en\"><!--SPDX-License-Identifier:Apache-2.0-->" },
 	{ NULL, "{\"schema\":\"" VT_REPORT_SCHEMA "\"" },
 };
 

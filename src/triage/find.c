@@ -155,7 +155,7 @@ static void mark_others_like_us(struct finding *f)
 }
 
 /*
- * Processes that are only read when named. examples/triage-*.sh set the variable, and their
+ * Processes that are only read when named. src/cluster/ sets the variable, and their
  * children inherit it.
  */
 static bool is_excluded(const struct finding *f, size_t i)
@@ -321,13 +321,20 @@ struct vt_error *vt_triage_find(struct vt_processes *processes,
 	return err;
 }
 
+/* What cuda-gdb has left in a process: one for each look (doc/SAFETY.md). */
+static bool is_of_debugger(const struct vt_process *process)
+{
+	return process->state == 'Z' && !strcmp(process->name, "NvDebugAgent");
+}
+
 void vt_triage_drop_gone(const struct vt_processes *processes,
 			 const struct vt_triage_choice *choice, struct vt_triage_found *found)
 {
 	for (size_t i = 0; i < processes->list.n; i++)
 		if ((found->chosen[i] || found->others[i]) &&
 		    !is_named(choice, processes->list.data[i].pid) &&
-		    !vt_process_is_there(processes, i))
+		    (!vt_process_is_there(processes, i) ||
+		     is_of_debugger(&processes->list.data[i])))
 			found->chosen[i] = found->others[i] = false;
 }
 

@@ -15,6 +15,7 @@ enum vt_phase {
 	VT_PHASE_READY,     /* prepared: it waits at the start for the others */
 	VT_PHASE_READ,      /* its process runs again: it waits for a processor */
 	VT_PHASE_WAITS,     /* it has done what it can: another worker finds out the rest */
+	VT_PHASE_ASKS,      /* all is read: it waits for its turn to ask the CUDA debugger */
 };
 
 struct vt_phases {

@@ -371,6 +371,14 @@ void vt_triage_ras_go(struct vt_triage_ras *ras)
 		vt_latch_open(ras->latch);
 }
 
+/* It writes, or ends, when it has all answers. */
+bool vt_triage_ras_is_over(const struct vt_triage_ras *ras)
+{
+	struct pollfd fd = { .fd = ras ? ras->fd : -1, .events = POLLIN };
+
+	return !ras || poll(&fd, 1, 0) > 0;
+}
+
 /* Reads to the end of its document; false if there is no end in time. */
 static bool hear(const struct vt_triage_ras *ras, const sigset_t *mask,
 		 const volatile sig_atomic_t *interrupted, struct vt_str *text)

@@ -27,6 +27,9 @@ struct vt_triage_ras *vt_triage_ras_start(const struct vt_suspects *suspects,
 /* Lets it ask: all threads run again, those of RAS, too. */
 void vt_triage_ras_go(struct vt_triage_ras *ras);
 
+/* It has asked: nobody needs these threads any more. True of NULL. */
+bool vt_triage_ras_is_over(const struct vt_triage_ras *ras);
+
 /*
  * Waits for its answers and adds them to job, or one note why there are none. give_up: at once.
  * mask: the signal mask of the wait, which lets the user's signals through; one that sets

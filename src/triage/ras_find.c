@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/map.h"
 #include "triage/ras.h"
 #include "target/proc.h"
 

@@ -61,7 +61,7 @@ struct vt_error *vt_triage_find(struct vt_processes *processes,
 				struct vt_triage_found *found);
 /*
  * Drops processes that came and went in between: a shell's child that has not called exec looks
- * like the shell.
+ * like the shell. And what a debugger has left behind.
  */
 void vt_triage_drop_gone(const struct vt_processes *processes,
 			 const struct vt_triage_choice *choice, struct vt_triage_found *found);

@@ -14,9 +14,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/ends.h"
 #include "base/sandbox.h"
 #include "base/exit.h"
+#include "base/null.h"
 #include "base/progress.h"
 #include "triage/collect.h"
 #include "triage/latch.h"
@@ -33,8 +36,11 @@
 #define OTHERS_NS (1 * VT_NS_PER_S)     /* for a process outside the job, which keeps running */
 #define LATE_NS (10 * VT_NS_PER_MS)     /* after the others: worth mentioning */
 #define OWNERS_MOST ((uint64_t)3 << 30) /* of our memory: some of it is used, parts stay below */
-#define MAX_TRIES 3                     /* of a process that calls exec at that moment */
+#define MAX_PAGE ((size_t)12 << 20) /* bytes of a report for a page: no page has room for more */
+#define MAX_PAGE_BLOCKS 400000      /* of such a report */
+#define MAX_TRIES 3                 /* of a process that calls exec at that moment */
 #define RETRY_NS (5 * VT_NS_PER_MS)
+#define WRITING_NS (2 * VT_NS_PER_S) /* after the CUDA debugger, for what is written */
 
 struct worker {
 	struct vt_suspect *suspect;
@@ -44,6 +50,8 @@ struct worker {
 	bool ready; /* it has passed the start */
 	uint64_t late_ns;
 	struct vt_moved moved;
+	bool have_moved; /* has_moved is known */
+	int has_moved;
 };
 
 /* ---- environment of the worker ---- */
@@ -57,15 +65,10 @@ static void on_interrupt(int signo)
 
 static void catch_signals(void)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-	struct sigaction action = { .sa_handler = on_interrupt };
 	sigset_t set;
 
-	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-		sigaction(signals[i], &action, NULL);
-		sigaddset(&set, signals[i]);
-	}
+	vt_ends_fill(&set);
+	vt_ends_handle(on_interrupt, NULL);
 	signal(SIGALRM, SIG_DFL);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
@@ -84,7 +87,7 @@ static void lower(int resource, rlim_t value)
 /* Its standard error (why it gave up) goes to its row, not to the terminal. */
 bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, int errors)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int null = vt_open_null(O_CLOEXEC);
 
 	if (options->directory_lock >= 0)
 		close(options->directory_lock);
@@ -93,7 +96,7 @@ bool vt_triage_settle_in(const struct vt_triage_options *options, pid_t parent, 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent)
 		return false;
 	vt_be_first_to_go();
-	vt_limit_data(MAX_MEMORY);
+	vt_limit_data(MAX_MEMORY, false);
 	lower(RLIMIT_CORE, 0);
 	lower(RLIMIT_FSIZE, MAX_FILE);
 	lower(RLIMIT_CPU, (rlim_t)(options->timeout_ns / VT_NS_PER_S) + 1);
@@ -136,6 +139,42 @@ static void say_that_it_waits(void *arg)
 	say(arg, VT_PHASE_WAITS);
 }
 
+/* The main thread's state when the threads were stopped. */
+static char state_then(const struct vt_model *model)
+{
+	for (size_t i = 0; i < model->threads.n; i++)
+		if (model->threads.data[i].is_main)
+			return model->threads.data[i].state;
+	return '?';
+}
+
+static int has_moved(struct worker *w)
+{
+	if (!w->have_moved)
+		w->has_moved =
+			vt_moved_end(&w->moved, state_then(&w->model), w->setup->deadline_ns);
+	w->have_moved = true;
+	return w->has_moved;
+}
+
+/*
+ * The debugger holds its process, and so those that wait for it on the network: whether they go on
+ * is seen before, in all of them.
+ */
+static uint64_t wait_for_debugging(void *arg)
+{
+	struct worker *w = arg;
+	uint64_t until_ns = w->setup->deadline_ns - WRITING_NS;
+
+	vt_triage_correct_label(w->suspect, &w->model);
+	if (w->suspect->label.role != VT_ROLE_RANK)
+		return 0;
+	(void)has_moved(w);
+	say(w, VT_PHASE_ASKS);
+	vt_latch_wait(w->setup->ask, until_ns);
+	return until_ns;
+}
+
 /* ---- the report ---- */
 
 static void choose_options(const struct worker *w, const struct vt_collect_together *together,
@@ -149,9 +188,12 @@ static void choose_options(const struct worker *w, const struct vt_collect_toget
 	collect->ask_collectives = true;
 	collect->owners &= vt_triage_has_owners(w->suspect);
 	collect->usage_elsewhere = true;
+	collect->fault_log = w->setup->fault_log;
 	if (!w->options->inject || label->role != VT_ROLE_RANK || !w->suspect->uses_gpu)
 		collect->touch = vt_touch_less(collect->touch, VT_TOUCH_STOP);
 	collect->ledger = collect->touch == VT_TOUCH_INSIDE;
+	if (w->suspect->core)
+		collect->kernels_ns = 0;
 	if (label->in_job)
 		return;
 	/* Nobody asked for it: it is only read. */
@@ -159,6 +201,7 @@ static void choose_options(const struct worker *w, const struct vt_collect_toget
 	collect->want = VT_WANT_MEMORY;
 	collect->together = NULL;
 	collect->budget_ns = OTHERS_NS;
+	collect->kernels_ns = 0;
 }
 
 /* Pids are reused. */
@@ -213,6 +256,7 @@ static struct vt_error *examine_suspect(struct worker *w)
 	const struct vt_collect_together together = { .wait = wait_for_start,
 						      .released = wait_for_processor,
 						      .waits = say_that_it_waits,
+						      .debug = wait_for_debugging,
 						      .arg = w,
 						      .owners_until_ns = w->setup->owners_until_ns,
 						      .owners_most = OWNERS_MOST,
@@ -261,15 +305,6 @@ static const char *save(struct worker *w)
 	return NULL;
 }
 
-/* The main thread's state when the threads were stopped. */
-static char state_then(const struct vt_model *model)
-{
-	for (size_t i = 0; i < model->threads.n; i++)
-		if (model->threads.data[i].is_main)
-			return model->threads.data[i].state;
-	return '?';
-}
-
 /* This is known even about a process that could not be read. */
 static char state_now(const struct vt_suspect *suspect)
 {
@@ -281,19 +316,51 @@ static char state_now(const struct vt_suspect *suspect)
 										      '?';
 }
 
-static void complete_member(const struct worker *w, const struct vt_error *why, const char *file,
+static void complete_member(struct worker *w, const struct vt_error *why, const char *file,
 			    struct vt_member *member)
 {
 	member->file = file;
-	member->moved = why ? -1 :
-			      vt_moved_end(&w->moved, state_then(&w->model), w->setup->deadline_ns);
+	member->moved = why ? -1 : has_moved(w);
 	if (why && !w->suspect->core)
 		member->process_state = state_now(w->suspect);
 }
 
-static struct vt_error *send(struct worker *w, const struct vt_error *why, const char *file)
+/* The text of its report for a page; n: 0 none. What is too large for a page is left out. */
+static char *write_page(const struct worker *w, size_t *n)
 {
 	static const struct vt_writer_options options = { 0 };
+	char *text = NULL;
+	FILE *out;
+
+	*n = 0;
+	if (!w->options->page || w->model.n_blocks > MAX_PAGE_BLOCKS)
+		return NULL;
+	out = open_memstream(&text, n);
+	if (!out)
+		return NULL;
+
+	VT_ERROR struct vt_error *err = w->options->page(&w->model, &options, out);
+
+	if (fclose(out) || err || *n > MAX_PAGE)
+		*n = 0;
+	return text;
+}
+
+/* A page without it is better than no document. */
+static void send_page(const struct worker *w, FILE *out)
+{
+	size_t n;
+	VT_FREE char *text = write_page(w, &n);
+
+	if (n) {
+		fputc('\0', out);
+		fwrite(text, 1, n, out);
+	}
+}
+
+static struct vt_error *send(struct worker *w, const struct vt_error *why, const char *file)
+{
+	static const struct vt_writer_options options = { .compact = true };
 	FILE *out = fdopen(w->setup->out, "w");
 	struct vt_job job;
 	struct vt_error *err;
@@ -307,6 +374,8 @@ static struct vt_error *send(struct worker *w, const struct vt_error *why, const
 		return &vt_enomem;
 	complete_member(w, why, file, &job.members.data[0]);
 	err = vt_write_job_json(&job, &options, out);
+	if (!err && !why)
+		send_page(w, out);
 	if (fclose(out) && !err)
 		err = vt_error_create_os(errno, "the result cannot be sent");
 	vt_job_deinit(&job);

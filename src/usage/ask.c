@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -19,16 +18,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/close.h"
+#include "base/memfd.h"
+#include "base/null.h"
+#include "usage/health.h"
 #include "usage/usage.h"
 
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u
-#endif
-/* For kernels without close_range() (before 5.9). */
-#define MAX_DESCRIPTORS 65536
 #define IMAGE 4 /* its descriptor there */
 #define MAX_CPU_S 2
 #define REAP_NS (2 * VT_NS_PER_MS)
@@ -45,6 +40,7 @@ struct vt_usage {
 	struct vt_usage_request request;
 	struct vt_usage_record record; /* as far as it has come: */
 	size_t n;
+	VT_VEC(struct vt_usage_record) healths;
 };
 
 /* ---- which devices ---- */
@@ -91,11 +87,8 @@ static void choose_devices(struct vt_usage_request *request, uint64_t minors)
 static int make_image(void)
 {
 	size_t n = (size_t)(vt_usage_asker_end - vt_usage_asker), done = 0;
-	/* The kernel may be told to refuse others (vm.memfd_noexec); before Linux 6.3 none are. */
-	int fd = memfd_create("vramtap-asker", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+	int fd = vt_memfd_create("vramtap-asker", 0);
 
-	if (fd < 0)
-		fd = memfd_create("vramtap-asker", MFD_CLOEXEC);
 	while (fd >= 0 && done < n) {
 		ssize_t wrote = write(fd, vt_usage_asker + done, n - done);
 
@@ -150,7 +143,7 @@ static void set_limits(void)
 
 static bool arrange_descriptors(int out, int image)
 {
-	int null = open("/dev/null", O_RDWR);
+	int null = vt_open_null(0);
 	/* Above all numbers that are about to be taken. */
 	int a = fcntl(out, F_DUPFD, 16), b = fcntl(image, F_DUPFD, 16);
 
@@ -159,10 +152,7 @@ static bool arrange_descriptors(int out, int image)
 			return false;
 	if (a < 0 || b < 0 || dup2(a, VT_USAGE_SOCKET) < 0 || dup2(b, IMAGE) < 0)
 		return false;
-	if (syscall(SYS_close_range, IMAGE + 1, UINT32_MAX, 0) == 0)
-		return true;
-	for (int fd = IMAGE + 1; fd < MAX_DESCRIPTORS; fd++)
-		close(fd);
+	vt_close_from(IMAGE + 1);
 	return true;
 }
 
@@ -176,16 +166,25 @@ static void default_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* The first is glibc's on every machine but those that have it only elsewhere. */
+static const char *const loaders[] = {
+	"/lib64/ld-linux-x86-64.so.2",
+	"/usr/lib64/ld-linux-x86-64.so.2",
+	"/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+	"/lib/ld-linux-x86-64.so.2",
+};
+
+bool vt_usage_has_loader(void)
+{
+	for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]); i++)
+		if (!access(loaders[i], X_OK))
+			return true;
+	return false;
+}
+
 /* The loader opens the image by its path, which needs no permission to execute it. */
 static _Noreturn void become_asker(pid_t parent, int out, int image, char *library_path)
 {
-	/* The first is glibc's on every machine but those that have it only elsewhere. */
-	static const char *const loaders[] = {
-		"/lib64/ld-linux-x86-64.so.2",
-		"/usr/lib64/ld-linux-x86-64.so.2",
-		"/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
-		"/lib/ld-linux-x86-64.so.2",
-	};
 	char loader[] = "vramtap-asker", path[] = "/proc/self/fd/4";
 	char *argv[] = { loader, path, NULL }, *envp[] = { library_path, NULL };
 
@@ -255,7 +254,7 @@ static void reap_later(pid_t pid)
 	}
 }
 
-struct vt_usage *vt_usage_start(uint64_t minors)
+struct vt_usage *vt_usage_start(uint64_t minors, bool health)
 {
 	/* The last one hangs in the driver: another would, too. */
 	struct vt_usage *usage = reap() ? calloc(1, sizeof(*usage)) : NULL;
@@ -264,12 +263,14 @@ struct vt_usage *vt_usage_start(uint64_t minors)
 		return NULL;
 	usage->socket = -1;
 	usage->request.magic = VT_USAGE_MAGIC;
+	usage->request.want_health = health;
 	choose_devices(&usage->request, minors);
 	if (!start(usage)) {
 		vt_usage_stop(usage);
 		return NULL;
 	}
 	vt_usage_ask(usage);
+	usage->request.want_health = 0; /* once is enough */
 	return usage;
 }
 
@@ -319,14 +320,39 @@ static enum vt_usage_outcome receive(struct vt_usage *usage, uint64_t deadline_n
 	return VT_USAGE_COMPLETE;
 }
 
+/* Behind an answer, so before the next one. */
+static bool take_health(struct vt_usage *usage)
+{
+	struct vt_usage_record *record = &usage->record, *kept;
+
+	if (record->kind != VT_USAGE_HEALTH || usage->healths.n == VT_USAGE_MAX_DEVICES)
+		return false;
+	kept = vt_vec_append(&usage->healths);
+	if (!kept)
+		return true;
+	*kept = *record;
+	kept->uuid[sizeof(kept->uuid) - 1] = '\0';
+	vt_usage_health_check(&kept->health);
+	return true;
+}
+
 void vt_usage_take(struct vt_usage *usage, uint64_t deadline_ns, struct vt_usage_reading *reading)
 {
 	do {
 		reading->outcome = receive(usage, deadline_ns);
 		if (reading->outcome != VT_USAGE_COMPLETE)
 			return;
-	} while (vt_usage_reading_add(reading, &usage->record, usage->answered + 1));
+	} while (take_health(usage) ||
+		 vt_usage_reading_add(reading, &usage->record, usage->answered + 1));
 	usage->answered++;
+}
+
+const struct vt_usage_health *vt_usage_health(const struct vt_usage *usage, const char *uuid)
+{
+	for (size_t i = 0; usage && *uuid && i < usage->healths.n; i++)
+		if (!strcmp(usage->healths.data[i].uuid, uuid))
+			return &usage->healths.data[i].health;
+	return NULL;
 }
 
 void vt_usage_forget(struct vt_usage *usage)
@@ -358,5 +384,6 @@ void vt_usage_stop(struct vt_usage *usage)
 		if (!pid)
 			reap_later(usage->pid);
 	}
+	vt_vec_deinit(&usage->healths);
 	free(usage);
 }

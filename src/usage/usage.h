@@ -71,9 +71,19 @@ struct vt_usage;
 
 /*
  * Starts it, and asks for the first time. minors: bit N is set for /dev/nvidiaN; 0: all devices.
- * NULL when it cannot be started.
+ * health: their health, too, which it finds out after the first answer. NULL when it cannot be
+ * started.
  */
-struct vt_usage *vt_usage_start(uint64_t minors);
+struct vt_usage *vt_usage_start(uint64_t minors, bool health);
+
+/*
+ * Of the device with this UUID, once the second answer was taken; NULL: it is not known. Valid
+ * until vt_usage_stop().
+ */
+const struct vt_usage_health *vt_usage_health(const struct vt_usage *usage, const char *uuid);
+
+/* Whether there is what starts it: a container of one static file has no C library. */
+bool vt_usage_has_loader(void);
 
 /* Asks again; each request has an answer of its own, in this order. */
 void vt_usage_ask(struct vt_usage *usage);

@@ -332,7 +332,7 @@ def test_hung_gpu():
         check("the GPU hangs, or works on something long" in data["headlines"][0]["text"], "headline", data["headlines"])
         advice = [(a["rule"], a["remedy"]["code"]) for a in data["advice"]]
         equal(advice, [("stuck", "find-kernel")], "what to do")
-        equal(data["next"][0]["command"], f"cuda-gdb -p {pid} -batch -ex 'info cuda kernels'", "next")
+        equal(data["next"][0]["command"], f"vramtap report --kernels {pid}", "next")
         check(second["longest_look_ms"] < 200 or os.getloadavg()[0] > 4, "a look took", second["longest_look_ms"])
 
 

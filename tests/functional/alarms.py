@@ -7,7 +7,8 @@ import os
 import re
 import sys
 
-from harness import COMPLETE, PARTIAL, QUICK, SOURCE, Job, Skip, check, equal, main, report, report_json, schema_errors, simulated_python
+from harness import COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, equal, main, report, report_json, schema_errors
+from nursery import Nursed
 from report_torch import versions
 
 PROGRAM = os.path.join(SOURCE, "tests", "targets", "torch_alarms.py")
@@ -19,7 +20,7 @@ VERSIONS = versions()[:1] if QUICK else versions()  # the kinds of objects are t
 
 
 def job(version, case):
-    return Job(simulated_python(version) + ["-W", "ignore", PROGRAM, case], ready="ready", env=ENVIRONMENT)
+    return Nursed(version, [PROGRAM, case], ready="ready", env=ENVIRONMENT)
 
 
 def ask(program, expression):

@@ -65,7 +65,7 @@ def programs(name):
 def only_of_scripts():
     """For tests that show the program nothing new: once is enough."""
     if SANITIZED:
-        raise Skip("it is about the scripts: it runs with the other build")
+        raise Skip("it is about the shell programs: it runs with the other build")
 
 
 def children_of(pid):
@@ -170,6 +170,14 @@ class Slurm:
         return subprocess.run(command, env=dict(self.env, **kwargs.pop("env", {})), stdin=subprocess.DEVNULL, capture_output=True,
                               timeout=timeout, check=False, **kwargs)
 
+    def why_not(self):
+        """What Slurm knows of jobs and nodes, and what it said last."""
+        said = [self.run("squeue", "--noheader", "--format=%A %T %r").stdout.decode(), self.run("scontrol", "--oneliner", "show", "nodes").stdout.decode()]
+        for name in ("job.out", "slurmctld.log"):
+            with contextlib.suppress(OSError), open(self.path(name), encoding="utf-8", errors="replace") as file:
+                said.append(file.read()[-1500:])
+        return said
+
     @contextlib.contextmanager
     def job(self, program, tasks, *args):
         """A job of program (slurm_rank.py) on all nodes; yields (its number, {rank: pid}) when all its files are there."""
@@ -180,7 +188,10 @@ class Slurm:
             srun = subprocess.Popen(["srun", f"-N{len(NODES)}", f"-n{tasks}", f"--ntasks-per-node={tasks // len(NODES)}", "-t5", *argv],
                                     env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         try:
-            wait_until(lambda: len(os.listdir(ready)) == tasks, 20, "the job runs")
+            try:
+                wait_until(lambda: len(os.listdir(ready)) == tasks, 20, "the job runs")
+            except AssertionError as err:
+                raise AssertionError(f"{err}: {self.why_not()}") from err
             number = self.run("squeue", "--noheader", "--format=%A").stdout.decode().split()
             check(len(number) == 1, "the jobs that run", number)
             yield int(number[0]), {int(rank): int(pid) for rank, pid in (name.split(".") for name in os.listdir(ready))}

@@ -97,9 +97,17 @@ def zsh(*words):
     zpty -r -m z unused '*ready*'
     zpty -w -n z "$2"$'\t'
     sleep 0.2
-    integer i
-    for (( i = 0; i < 40; i++ )); do
-        zpty -r -t z chunk && print -rn -- "$chunk" || sleep 0.05
+    # Until nothing has come for half a second, as a busy machine takes its time.
+    integer i quiet=0 some=0
+    for (( i = 0; i < 400 && quiet < (some ? 10 : 60); i++ )); do
+        if zpty -r -t z chunk; then
+            print -rn -- "$chunk"
+            quiet=0
+            [[ $chunk == *hit:* ]] && some=1
+        else
+            quiet+=1
+            sleep 0.05
+        fi
     done
     zpty -d z
     """

@@ -372,6 +372,7 @@ def test_gil_holder_missing():
     check(any(t["tid"] == holder and t["holds_gil"] for t in whole["threads"]), "the holder of the GIL", whole["threads"])
     check("gil-holder-missing" in diag_codes(less) and str(holder) in text_of(less, "gil-holder-missing"), "named", less["diagnostics"])
     check("GIL is free" not in text, "text", text)
+    equal((whole["gil"], less["gil"]), ("held", None), "the GIL of the whole core, and without the thread")
 
 
 # ---- PyTorch

@@ -9,7 +9,7 @@ import re
 
 from core import gcore
 from cupy_pools import ANY, VERSIONS, has_table
-from harness import CACHE, SETUP, SOURCE, Job, Skip, check, check_schema, equal, main, report, report_json, vramtap
+from harness import CACHE, QUICK, SETUP, SOURCE, Job, Skip, check, check_schema, equal, main, report, report_json, vramtap
 from report_torch import versions
 
 PROGRAM = os.path.join(SOURCE, "tests", "targets", "cupy_owners.py")
@@ -33,6 +33,15 @@ def read(cupy, *args):
     data = report_json(cupy.pid, *args, expect=ANY)
     check_schema(data)
     return data
+
+
+def read_in_one_stop(cupy):
+    """On a busy machine it may take longer than the process may be stopped: then the rest is read while it runs, and nothing is sure."""
+    for _ in range(20):
+        data = read(cupy)
+        if not data["owners"]["ran"]:
+            return data
+    raise AssertionError("not once in 20 reports was the stop long enough")
 
 
 def found(data):
@@ -209,13 +218,13 @@ def test_nobody():
             cupy("import ctypes; lost = cupy.ndarray((3, 100000), dtype='f4'); ctypes.pythonapi.Py_IncRef(ctypes.py_object(lost))")
             address = cupy("lost.data.mem.ptr")
             cupy("lost = None")
-            owner = found(read(cupy))[address]["owner"]
+            owner = found(read_in_one_stop(cupy))[address]["owner"]
             equal((owner["category"], owner["unowned"], owner["name"], owner["certain"]),
                   ("native", "unexplained", "native code's ndarray", False), "held by C alone")
             cupy("import ctypes; hidden = cupy.cuda.alloc(7 << 20).mem; where = hidden.ptr")
             cupy("ctypes.pythonapi.Py_IncRef(ctypes.py_object(hidden))")
             cupy("hidden = None")
-            arrays = found(read(cupy))
+            arrays = found(read_in_one_stop(cupy))
             if has_table(version):
                 owner = arrays[cupy("where")]["owner"]
                 equal((owner["category"], owner["name"], owner["unowned"]), ("unknown", None, "no-tensor"), "no array, no pointer")
@@ -257,7 +266,7 @@ HOSTILE = ("0", "8", "0x414141414141", "(1 << 64) - 1", "id(holder.weights)", "i
 
 def test_damaged():
     """Words of an array, its pointer, its memory and its shape overwritten: never a crash, and no other array gets another owner."""
-    for version in VERSIONS:
+    for version in VERSIONS[-1:] if QUICK else VERSIONS:  # each is a report for each word
         with CuPy(version) as cupy:
             for line in PLACES.strip().split("\n"):
                 cupy(line)
@@ -301,6 +310,8 @@ def test_while_it_runs():
                     name, shape = array["owner"]["name"], array["owner"].get("shape")
                     if address in still:
                         equal((name, shape), (f"still[{still[address]}]", f"({1000 + still[address]},)"), "one that stays")
+                        # Also where the pool was never still: its own memory begins where a chunk does, and is none of it.
+                        equal((array["owner"]["storage_bytes"], array["owner"].get("storages", 1)), (array["bytes"], 1), "counted once")
                     elif name:
                         check(re.match(r"moving\[\d+\]|native code|a temporary|garbage|<|\[", name), "one that moves", array)
                         check(shape is None or re.fullmatch(r"\(5\d, 7000\)", shape), "its shape", array)

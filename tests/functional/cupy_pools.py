@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 from core import gcore
-from harness import (CACHE, COMPLETE, PARTIAL, SETUP, SOURCE, VRAMTAP, Job, Skip, check, check_schema, equal, main, releases, report,
+from harness import (CACHE, COMPLETE, PARTIAL, QUICK, SETUP, SOURCE, VRAMTAP, Job, Skip, check, check_schema, equal, main, releases, report,
                      report_json, vramtap)
 
 VERSIONS = releases("cupy", "CUPY_VERSIONS")
@@ -273,7 +273,7 @@ def damage(cupy, truth, regions):
 
 def test_damaged():
     """Words of its objects overwritten while it stands there: never a crash, and nothing exact that is not so."""
-    for version in VERSIONS:
+    for version in VERSIONS[-1:] if QUICK else VERSIONS:  # each is a report for each word
         with CuPy(version) as cupy:
             allocate(cupy)
             for line in PLACES.strip().split("\n"):

@@ -15,8 +15,9 @@ import tempfile
 import time
 from concurrent import futures
 
+import nursery
 from core import SANITIZED
-from harness import COMPLETE, PARTIAL, QUICK, SETUP, SOURCE, Skip, check, equal, main, report, report_json, schema_errors, simulated_python, target
+from harness import COMPLETE, PARTIAL, QUICK, SETUP, SOURCE, Skip, check, equal, main, report, report_json, schema_errors, simulated_python
 
 EXAMPLES = os.path.join(SOURCE, "examples", "oom")
 HEALTHY = os.path.join(SOURCE, "tests", "targets", "torch_healthy.py")
@@ -37,6 +38,10 @@ class Device:
     @staticmethod
     def python(version):
         return simulated_python(version)
+
+    @staticmethod
+    def start(version, argv, env):
+        return nursery.child(version, argv, env=env)
 
     @staticmethod
     def environment(mib=768, **more):
@@ -242,13 +247,17 @@ ROWS = {row.look.__name__: row for row in (
 )}
 
 
+def words(row, *more):
+    return [os.path.join(EXAMPLES, row.program + ".py"), *row.args, *more]
+
+
 def command(row, version, *more):
-    return device.python(version) + ["-B", "-W", "ignore", os.path.join(EXAMPLES, row.program + ".py"), *row.args, *more]
+    return device.python(version) + ["-B", "-W", "ignore", *words(row, *more)]
 
 
 def in_trouble(name, version, environment):
     row = ROWS[name]
-    with target(command(row, version), ready="READY", env=environment, stderr=subprocess.DEVNULL) as proc:
+    with device.start(version, words(row), environment) as proc:
         known = json.loads(proc.ready_line.split(" ", 1)[1])
         if known.get("served"):
             raise Skip(f"{name}: the request was served: the simulated device knows nothing of other processes")
@@ -381,8 +390,7 @@ def healthy_programs():
 
 def is_healthy(version, name):
     seen = set()
-    with target(device.python(version) + ["-B", "-W", "ignore", HEALTHY, name], ready="READY", env=device.environment(4096), start_new_session=True,
-                stderr=subprocess.DEVNULL if device.simulated else None) as proc:
+    with device.start(version, [HEALTHY, name], device.environment(4096)) as proc:
         for how in ((), ("--read-only",)) if SANITIZED else ((), (), ("--no-stop",), ("--read-only",)):
             data = report_json(proc.pid, *how, expect=(COMPLETE, PARTIAL))
             equal([h for h in data["headlines"] if h["alarm"]], [], f"{version} {name} {how}: alarms")

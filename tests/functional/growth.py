@@ -14,6 +14,7 @@ import time
 
 from harness import (COMPLETE, NOTHING, PARTIAL, SOURCE, VRAMTAP, Job, Skip, check, check_schema, equal, main, report, report_json,
                      schema_errors, scratch, simulated_python, target, vramtap)
+from nursery import Nursed
 from report_torch import versions
 
 TARGET = os.path.join(SOURCE, "tests", "targets", "torch_grow.py")
@@ -21,11 +22,11 @@ OWNERS_TARGET = os.path.join(SOURCE, "tests", "targets", "torch_grow_owners.py")
 NO_EVENT = 4
 
 
-class Growing(Job):
+class Growing(Nursed):
     """torch_grow.py"""
 
     def __init__(self, *args):
-        super().__init__([*simulated_python(versions()[-1]), TARGET, *args],
+        super().__init__(versions()[-1], [TARGET, *args],
                          env=dict(os.environ, SIMCUDA_CTL=scratch("control"), SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512"))
 
     def truth(self):
@@ -133,9 +134,13 @@ def test_ages_tell_what_was_freed_and_made_anew():
 
 
 def nothing_is_folded(job):
-    _, out, _ = report(job.pid, "--folded", "-", expect=COMPLETE)
+    """Owners are the stacks; without them there is one line."""
     total = report_json(job.pid)["pytorch"]["allocators"][0]["totals"]["allocated"]["bytes"]
+    _, out, _ = report(job.pid, "--folded", "-", "--no-owners", expect=COMPLETE)
     equal(out, f"[no backtrace: nothing is recorded] {total}\n", "without recording")
+    _, out, _ = report(job.pid, "--folded", "-", expect=COMPLETE)
+    equal(sum(int(line.rpartition(" ")[2]) for line in out.splitlines()), total, "by owner")
+    check(re.search(r"^other Python variables;KEPT;KEPT\[\*\] ", out, re.M), "owners", out)
 
 
 def test_recording_that_begins_later_is_no_growth():
@@ -206,11 +211,11 @@ def watch_steps(job, looks, *args, expect=COMPLETE, until=()):
     return "".join(lines) + out.decode()
 
 
-class Holding(Job):
+class Holding(Nursed):
     """torch_grow_owners.py"""
 
     def __init__(self, *leaks):
-        super().__init__([*simulated_python(versions()[-1]), OWNERS_TARGET, *leaks], ready="ready",
+        super().__init__(versions()[-1], [OWNERS_TARGET, *leaks], ready="ready",
                          env=dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="512"))
 
     def truth(self):
@@ -592,8 +597,8 @@ def test_folded_is_what_is_allocated():
             sums = {}
             for line in out.splitlines():
                 stack, _, size = line.rpartition(" ")
-                name = stack.rpartition(";")[2]
-                name = "" if name == "[older than the recording]" else name.partition(" (")[0].split(".")[0]
+                older = stack.startswith("[older than the recording];")
+                name = "" if older else stack.rpartition(";")[2].partition(" (")[0].split(".")[0]
                 sums[name] = sums.get(name, 0) + int(size)
                 check(name == "" or ";step (torch_grow.py:" in stack, "frames, outermost first", line)
             equal(sums, {name: size for name, (size, _) in truth.items()}, "bytes of each place")

@@ -7,6 +7,7 @@ passed), 1, or 77 (every test was skipped, each with its reason).
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -129,7 +130,13 @@ def diag_codes(data):
 @contextlib.contextmanager
 def target(argv, ready=None, **kwargs):
     """A target process; ended at the end. With ready, waits for a line that starts with it; the line is .ready_line."""
-    proc = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **kwargs)
+    with tended(subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **kwargs), argv, ready) as proc:
+        yield proc
+
+
+@contextlib.contextmanager
+def tended(proc, argv, ready):
+    """The same of a process that is there, and is like subprocess.Popen."""
     try:
         proc.ready_line = None
         if ready is not None:
@@ -234,9 +241,14 @@ def compile_c(text, *flags, compiler="gcc"):
     return binary
 
 
-def proc_state(pid):
+def proc_stat(pid):
+    """The fields of /proc/PID/stat behind the name: what proc(5) calls field 3 is the first."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-        return file.read().rpartition(")")[2].split()[0]
+        return file.read().rpartition(")")[2].split()
+
+
+def proc_state(pid):
+    return proc_stat(pid)[0]
 
 
 def thread_count(pid):
@@ -250,6 +262,11 @@ def wait_until(condition, seconds, text):
         time.sleep(0.01)
 
 
+def processor_seconds():
+    """What this process and its children that have ended took of processors."""
+    return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
 def main(tests):
     """tests: globals() of the script. Arguments name the tests to run; none: all."""
     names = sys.argv[1:] or [n for n in tests if n.startswith("test_")]
@@ -258,7 +275,7 @@ def main(tests):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM, as by the time limit"))
     try:
         for name in names:
-            begin = time.monotonic()
+            begin, busy = time.monotonic(), processor_seconds()
             try:
                 tests[name]()
                 verdict = "ok"
@@ -269,7 +286,7 @@ def main(tests):
                 failed += 1
                 traceback.print_exc()
                 verdict = "FAILED"
-            print(f"{verdict} {name} {time.monotonic() - begin:.1f} s", flush=True)
+            print(f"{verdict} {name} {time.monotonic() - begin:.1f} s, {processor_seconds() - busy:.1f} s of processors", flush=True)
     finally:
         for path in CLEAN_UP:
             subprocess.run(["rm", "-rf", path], check=False)

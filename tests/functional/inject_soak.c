@@ -8,49 +8,23 @@
  * It finds the victims by VRAMTAP_BUILD_DIR and VRAMTAP_SOURCE_DIR. VRAMTAP_SOAK=N makes it 10 * N
  * times as long as it is by default, which is well below a minute.
  */
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "functional/census.h"
-#include "inject/inject.h"
-#include "targets/victim.h"
+#include "functional/victims.h"
 
 #define MAX_SAMPLES 100000
 
-/* What an injector reports before it exits. */
-struct report {
-	bool created;
-	bool called;
-	enum vt_error_code code;
-	uint64_t borrowed_ns, total_ns, whole_ns;
-	char message[200];
-};
-
-struct victim {
-	pid_t pid;
-	struct victim_stats *stats;
-	char stats_path[64];
-	int threads, fds;
-	uint64_t errors; /* seen so far */
-};
-
-/* What must be 0, and what is measured. */
+/* What is measured, beside the harm that must be 0. */
 struct tally {
 	int runs, loaded, killed, failed;
-	int died, hung, stopped, leaked_threads, leaked_fds, leaked_maps;
-	uint64_t errors, lost_eintr, epoll_eintr;
+	uint64_t lost_eintr, epoll_eintr;
 	uint64_t *borrowed, *total;
 	size_t n_samples;
 	uint64_t whole_ns; /* of all that were complete, the injector's start to its end */
@@ -69,217 +43,6 @@ static const char *const fault_points[] = {
 
 static struct tally all;
 static unsigned int seed;
-
-/* The injector: a child process, since it may be killed */
-
-static struct vt_error *inject_into(pid_t pid, pid_t tid, struct report *report)
-{
-	struct vt_inject_options options = { .budget_ns = 5 * VT_NS_PER_S, .only_tid = tid };
-	struct vt_inject_timing timing = { 0 };
-	struct vt_modules modules = { 0 };
-	struct vt_helper *helper;
-	struct vt_proc proc = { 0 };
-	struct vt_maps maps = { 0 };
-	struct vt_live *live;
-
-	VT_TRY(vt_proc_init(&proc, pid));
-	VT_TRY(vt_maps_init(&maps, pid));
-	VT_TRY(vt_modules_init(&modules, pid, &maps));
-	VT_TRY(vt_live_create(pid, &live));
-	VT_TRY(vt_helper_create(&proc, &modules, live, &options, &timing, &helper));
-	report->created = true;
-	report->borrowed_ns = timing.borrowed_ns;
-	report->total_ns = timing.total_ns;
-
-	/*
-	 * A request that the helper answers without any library of the target: it does not know it.
-	 */
-	struct vt_error *err =
-		vt_helper_call(helper, (enum vt_helper_op)1000, vt_now_ns() + VT_NS_PER_S);
-
-	report->called = err && err->code == VT_ERR_FORMAT;
-	vt_error_destroy(err);
-	vt_helper_destroy(helper);
-	vt_live_destroy(live);
-	vt_modules_deinit(&modules);
-	vt_maps_deinit(&maps);
-	vt_proc_deinit(&proc);
-	return NULL;
-}
-
-static void __attribute__((noreturn)) injector(pid_t pid, pid_t tid, const char *point, int out)
-{
-	struct report report = { 0 };
-	uint64_t start = vt_now_ns();
-	char fault[64];
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (point) {
-		snprintf(fault, sizeof(fault), "kill:%s", point);
-		setenv("VRAMTAP_FAULT", fault, 1);
-	}
-
-	struct vt_error *err = inject_into(pid, tid, &report);
-
-	if (err) {
-		report.code = err->code;
-		snprintf(report.message, sizeof(report.message), "%s", err->message);
-	}
-	report.whole_ns = vt_now_ns() - start;
-	_exit(write(out, &report, sizeof(report)) == sizeof(report) ? 0 : 1);
-}
-
-/* Victims */
-
-/* Anything but running and sleeping, or a tracer. */
-static bool is_disturbed(pid_t pid)
-{
-	char path[300], text[4096];
-	const struct dirent *entry;
-	bool disturbed = false;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-
-	VT_CLOSEDIR DIR *dir = opendir(path);
-
-	while (dir && (entry = readdir(dir))) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/status", (int)pid, entry->d_name);
-
-		VT_CLOSE int fd = entry->d_name[0] == '.' ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-		ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-		if (n <= 0)
-			continue;
-		text[n] = '\0';
-
-		const char *state = strstr(text, "\nState:\t");
-		const char *tracer = strstr(text, "\nTracerPid:\t");
-
-		disturbed |= (state && strchr("tTZX", state[8])) || (tracer && atoi(tracer + 12));
-	}
-	return disturbed;
-}
-
-static void start_victim(struct victim *victim, const char *const *argv)
-{
-	const char *args[8];
-	size_t n = 0;
-	int fd;
-
-	snprintf(victim->stats_path, sizeof(victim->stats_path), "/tmp/vramtap-soak-XXXXXX");
-	fd = mkstemp(victim->stats_path);
-	if (fd < 0 || ftruncate(fd, sizeof(*victim->stats)))
-		exit(99);
-	victim->stats =
-		mmap(NULL, sizeof(*victim->stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	while (argv[n]) {
-		args[n] = argv[n];
-		n++;
-	}
-	args[n] = victim->stats_path;
-	args[n + 1] = NULL;
-	victim->pid = fork();
-	if (victim->pid == 0) {
-		execvp(args[0], (char *const *)(uintptr_t)args);
-		_exit(127);
-	}
-}
-
-static bool is_ready(struct victim *victim)
-{
-	for (int i = 0; i < 1000; i++) {
-		if (__atomic_load_n(&victim->stats->ready, __ATOMIC_SEQ_CST)) {
-			usleep(150000);
-			victim->threads = count_entries(victim->pid, "task");
-			victim->fds = count_entries(victim->pid, "fd");
-			return true;
-		}
-		if (waitpid(victim->pid, NULL, WNOHANG) == victim->pid) {
-			victim->pid = 0;
-			return false;
-		}
-		usleep(10000);
-	}
-	return false;
-}
-
-static void end_victim(struct victim *victim)
-{
-	if (victim->pid > 0) {
-		kill(victim->pid, SIGKILL);
-		waitpid(victim->pid, NULL, 0);
-	}
-	munmap(victim->stats, sizeof(*victim->stats));
-	unlink(victim->stats_path);
-}
-
-/*
- * Every thread completes a round, nothing is stopped, nothing was wrong. False when the victim died
- * or hangs.
- */
-static bool is_unharmed(struct victim *victim, const char *what)
-{
-	uint64_t before[VICTIM_MAX_THREADS], errors = 0;
-	uint64_t n = victim->stats->n_threads, late = n;
-	int status;
-
-	for (uint64_t i = 0; i < n; i++)
-		before[i] = __atomic_load_n(&victim->stats->threads[i].rounds, __ATOMIC_SEQ_CST);
-	for (int ms = 0; ms < 8000 && late; ms += 2) {
-		if (waitpid(victim->pid, &status, WNOHANG) == victim->pid) {
-			printf("# DIED: status 0x%x after %s\n", (unsigned int)status, what);
-			victim->pid = 0;
-			all.died++;
-			return false;
-		}
-		late = 0;
-		for (uint64_t i = 0; i < n; i++)
-			if (__atomic_load_n(&victim->stats->threads[i].rounds, __ATOMIC_SEQ_CST) ==
-			    before[i])
-				late = i + 1;
-		if (late)
-			usleep(2000);
-	}
-	if (late) {
-		printf("# HUNG: thread %s of %d after %s\n", victim->stats->threads[late - 1].name,
-		       (int)victim->pid, what);
-		all.hung++;
-		return false;
-	}
-	if (is_disturbed(victim->pid) && (usleep(50000), is_disturbed(victim->pid))) {
-		printf("# STOPPED or traced: %d after %s\n", (int)victim->pid, what);
-		all.stopped++;
-	}
-	for (uint64_t i = 0; i < n; i++)
-		errors += victim->stats->threads[i].errors;
-	if (errors > victim->errors) {
-		printf("# WRONG: %s after %s\n", victim->stats->first_error, what);
-		victim->stats->first_error[0] = '\0';
-		all.errors += errors - victim->errors;
-		victim->errors = errors;
-	}
-	return true;
-}
-
-/* Whatever was left by killed injectors must be gone when the helper's patience has ended. */
-static void count_leaks(struct victim *victim)
-{
-	int threads = 0, fds = 0, maps = 0;
-
-	for (int i = 0; i < 100; i++) {
-		threads = count_entries(victim->pid, "task") - victim->threads;
-		fds = count_entries(victim->pid, "fd") - victim->fds;
-		maps = count_maps(victim->pid, true);
-		if (threads <= 0 && fds <= 0 && maps <= 0)
-			return;
-		usleep(100000);
-	}
-	printf("# LEAKED: %d threads, %d descriptors, %d mappings\n", threads, fds, maps);
-	all.leaked_threads += threads > 0 ? threads : 0;
-	all.leaked_fds += fds > 0 ? fds : 0;
-	all.leaked_maps += maps;
-}
 
 /* Runs */
 
@@ -330,14 +93,16 @@ static bool one_run(const struct victim *victim, enum killing killing, bool any_
 	pid_t tid = pick_thread(victim, any_thread);
 	struct report report;
 	int fds[2], status;
+	char fault[64];
 	pid_t pid;
 
+	snprintf(fault, sizeof(fault), "kill:%s", point ? point : "");
 	if (pipe2(fds, O_CLOEXEC))
 		exit(99);
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0)
-		injector(victim->pid, tid, point, fds[1]);
+		injector(victim->pid, tid, point ? fault : NULL, fds[1]);
 	close(fds[1]);
 	if (killing == KILL_RANDOM) {
 		vt_sleep_ns(random_instant());
@@ -431,13 +196,12 @@ static bool run_scenario(const struct scenario *scenario, int factor)
 
 static int verdict(void)
 {
-	printf("# %d injections: %d complete, %d killed, %d failed; victims: %d died, %d hung, %d stopped, %llu errors; "
-	       "left behind: %d threads, %d descriptors, %d mappings; EINTR: %llu of epoll, %llu lost\n",
-	       all.runs, all.loaded, all.killed, all.failed, all.died, all.hung, all.stopped,
-	       (unsigned long long)all.errors, all.leaked_threads, all.leaked_fds, all.leaked_maps,
-	       (unsigned long long)all.epoll_eintr, (unsigned long long)all.lost_eintr);
-	return all.died || all.hung || all.stopped || all.errors || all.leaked_threads ||
-	       all.leaked_fds || all.leaked_maps || all.failed || !all.loaded;
+	printf("# %d injections: %d complete, %d killed, %d failed; ", all.runs, all.loaded,
+	       all.killed, all.failed);
+	print_harm();
+	printf("; EINTR: %llu of epoll, %llu lost\n", (unsigned long long)all.epoll_eintr,
+	       (unsigned long long)all.lost_eintr);
+	return is_any_harm() || all.failed || !all.loaded;
 }
 
 static const char *directory(const char *variable)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 
+import prometheus_text
 from harness import (CACHE, COMPLETE, PARTIAL, SOURCE, VRAMTAP, Job, Skip, check, check_schema, equal, main, report, report_json, schema_errors, scratch,
                      vramtap)
 from report_torch import Driver, versions
@@ -144,7 +145,7 @@ def test_text():
         for label, size in (("raw cudaMalloc, unattributed", "70.0 MiB"), ("raw cuMemMap, unattributed", "26.0 MiB"),
                             ("cudaMallocAsync pools", "96.0 MiB"), ("memory of CUDA graphs", "64.0 MiB"), ("arrays, textures", "64.0 MiB"),
                             ("contexts, code, other processes", "272 MiB"), ("of which managed, at most", "16.0 MiB")):
-            check(re.search(rf"^ +{label} +{size}", out, re.M), f"the line {label}", out)
+            check(re.search(rf"^[ █▓▒░]+{label} +{size}", out, re.M), f"the line {label}", out)
         listed = out.split("Allocations of the driver", 1)[1]
         for _, addr, _ in (a for a in calls.allocated if a[0] != "array"):
             check(f"{addr:#x} " in listed, "an allocation is not listed", hex(addr), listed)
@@ -455,9 +456,13 @@ NOBODYS = 300  # MiB that are in no process's count
 
 def triage(host, ranks, *args):
     out = scratch()
-    _, text, _ = vramtap("triage", "-o", out, "--color=never", *args, *(str(c.pid) for c in ranks), env=host.env(), expect=(COMPLETE, PARTIAL))
+    metrics = scratch("job.prom")
+    _, text, _ = vramtap("triage", "-o", out, "--prometheus", metrics, "--color=never", *args, *(str(c.pid) for c in ranks), env=host.env(),
+                         expect=(COMPLETE, PARTIAL))
     with open(os.path.join(out, "report.json"), encoding="utf-8") as file:
         data = json.load(file)
+    with open(metrics, "rb") as file:
+        prometheus_text.same_job(prometheus_text.parse(file.read()), data)
     with contextlib.suppress(Skip):
         equal(schema_errors(data, schema_file="triage.schema.json"), [], "what the schema does not allow")
     return out, text, data

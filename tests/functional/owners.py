@@ -9,11 +9,11 @@ import re
 import subprocess
 import sys
 
-from harness import (COMPLETE, PARTIAL, QUICK, SOURCE, Job, check, equal, main, report, report_json, schema_errors, scratch,
-                     simulated_python)
+from harness import COMPLETE, PARTIAL, QUICK, SOURCE, check, equal, main, report, report_json, schema_errors, scratch
 from core import gcore, report_core
+from nursery import Nursed
 from owners_truth import FACTS_NOT_YET, judge
-from report_torch import versions
+from report_torch import usual_versions, versions
 
 PROGRAM = os.path.join(SOURCE, "tests", "targets", "torch_owners.py")
 CATEGORY, NAME = 98, 95  # per cent of the bytes that have to be right
@@ -24,7 +24,7 @@ SMALL = {"SIMCUDA_DEVICES": "1", "SIMCUDA_CTX_MB": "16", "SIMCUDA_MEM_MB": "512"
 
 
 def job(version, state, *args):
-    return Job(simulated_python(version) + ["-W", "ignore", PROGRAM, state, *args], ready="ready", env=dict(os.environ, **SMALL))
+    return Nursed(version, [PROGRAM, state, *args], ready="ready", env=dict(os.environ, **SMALL))
 
 
 def read(path):
@@ -63,7 +63,7 @@ def is_right(report_, truth, label, everything=True):
 
 
 def state_is_right(state, *args):
-    for version in versions():
+    for version in usual_versions():
         with job(version, state) as program:
             data = report_json(program.pid, *args)
             is_right(data, told(program), f"{version} {state} {' '.join(args)}")
@@ -102,7 +102,7 @@ def test_after_the_step():
 
 
 def test_gil_held_for_ever():
-    for version in versions():
+    for version in usual_versions():
         path = scratch("truth")
         with job(version, "gil_held", path) as program:
             data = report_json(program.pid, "--read-only")
@@ -112,8 +112,8 @@ def test_gil_held_for_ever():
 def test_checkpoints():
     """Nothing that a graph saved but what is behind hooks: from these alone it is learnt where nodes have it."""
     path = os.path.join(SOURCE, "tests", "targets", "torch_checkpoint.py")
-    for version in versions():
-        with Job(simulated_python(version) + ["-W", "ignore", path], ready="ready", env=dict(os.environ, **SMALL)) as program:
+    for version in usual_versions():
+        with Nursed(version, [path], ready="ready", env=dict(os.environ, **SMALL)) as program:
             data = report_json(program.pid)
             is_right(data, told(program), f"{version} checkpoints")
 
@@ -130,8 +130,8 @@ def test_core():
 def test_leaks_are_warned_of():
     """A loop with leaks: its variables are let go of, one after the other: PyTorch has as much less in use as the report said."""
     leaks = os.path.join(SOURCE, "tests", "targets", "torch_leaks.py")
-    for version in versions():
-        with Job(simulated_python(version) + [leaks], ready="ready") as program:
+    for version in usual_versions():
+        with Nursed(version, [leaks], ready="ready") as program:
             first = report_json(program.pid)
             codes = {h["code"] for h in first["headlines"]}
             check({"held-by-exception", "garbage", "kept-graphs"} <= codes, "headlines", first["headlines"])
@@ -166,7 +166,7 @@ def test_text_and_schema():
 def freed_is_right(version):
     """Each variable is deleted, in a child of its own: what the allocator then has less is what the report says."""
     program = os.path.join(SOURCE, "tests", "targets", "torch_freed.py")
-    with Job(simulated_python(version) + ["-W", "ignore", program], ready="ready") as job_:
+    with Nursed(version, [program], ready="ready") as job_:
         data = report_json(job_.pid)
         measured = {name: int(job_.ask(name)) for name in ast.literal_eval(job_.ask("names"))}
         collected = int(job_.ask("collect"))
@@ -184,7 +184,7 @@ def freed_is_right(version):
 
 
 def test_what_would_be_freed():
-    for version in versions():
+    for version in usual_versions():
         freed_is_right(version)
 
 

@@ -8,7 +8,7 @@ import os
 from harness import COMPLETE, PARTIAL, SOURCE, Job, check, equal, main, report, report_json, schema_errors, scratch, simulated_python
 from owners import SMALL, job, lines, read, told
 from owners_truth import judge
-from report_torch import versions
+from report_torch import usual_versions, versions
 
 ASK = ("--ask-pytorch", "--hide-layout=tensors")
 
@@ -60,14 +60,14 @@ def is_right(data, truth, label, *but):
 
 
 def test_against_the_truth():
-    for version in versions():
+    for version in usual_versions():
         for state in ("after_loss", "after_step", "in_forward"):
             with job(version, state) as program:
                 is_right(ask_in_time(program), told(program), f"{version} {state}")
 
 
 def test_gradients_are_not_asked_for_in_a_backward_pass():
-    for version in versions():
+    for version in usual_versions():
         with job(version, "in_backward") as program:
             data = ask_in_time(program)
             is_right(data, told(program), f"{version} in_backward", "gradient")
@@ -164,7 +164,7 @@ def noticed(program, *actions):
 
 
 def test_nothing_of_the_program_runs():
-    for version in versions():
+    for version in usual_versions():
         argv = simulated_python(version) + [os.path.join(SOURCE, "tests", "targets", "torch_asked.py")]
         with Job(argv, ready="ready", env=dict(os.environ, **SMALL)) as program:
             for poke in ("repr", "key", "tensor", "dict", "module", "keep", "drop"):

@@ -8,6 +8,7 @@ import sys
 
 from harness import COMPLETE, PARTIAL, QUICK, SOURCE, USAGE, Job, check, equal, main, report, report_json, schema_errors, simulated_python, vramtap
 from core import gcore, report_core
+from nursery import Nursed
 from owners import SMALL, told
 from report_torch import versions
 
@@ -18,7 +19,7 @@ VERSIONS = versions()[-1:] if QUICK else versions()  # the kinds of objects are 
 
 def job(name, version=None):
     program = os.path.join(SOURCE, "tests", "targets", name)
-    return Job(simulated_python(version or versions()[0]) + ["-W", "ignore", program], ready="ready", env=dict(os.environ, **SMALL))
+    return Nursed(version or versions()[0], [program], ready="ready", env=dict(os.environ, **SMALL))
 
 
 def blocks_of(data):
@@ -175,12 +176,21 @@ def why_is_right(data, truth, raw="no-tensor"):
     equal(data["owners"]["bound"], None, "bound")
 
 
+def still_report(pid, *how):
+    """Of a process that waits for a line: on a busy machine it may still be on its way there, and the report says that it ran."""
+    for _ in range(10):
+        data = report_json(pid, *how)
+        if not data["owners"]["ran"]:
+            break
+    return data
+
+
 def test_why_there_is_no_owner():
     for version in VERSIONS:
         with job("torch_unowned.py", version) as program:
             truth = told(program)
             for how in ((), ("--no-stop",), ("--read-only",)):
-                why_is_right(report_json(program.pid, *how), truth)
+                why_is_right(still_report(program.pid, *how), truth)
             text = report(program.pid)[1]
             words = " ".join(section(text, "What the blocks in use are").split())
             check(re.search(r"Without an owner: .*1\.00 MiB \(1 block\): no tensor in it; .*\(1 block\): what holds its tensor was not seen\.",

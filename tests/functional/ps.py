@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vramtap ps: processes that use CUDA, beside a management library that says what a test wants; against /proc and reports."""
 import contextlib
+import datetime
 import fcntl
 import json
 import os
@@ -15,7 +16,9 @@ import sys
 import termios
 import time
 
-from harness import (COMPLETE, NOT_PERMITTED, PARTIAL, USAGE, QUICK, VRAMTAP, Skip, check, equal, main, report_json, schema_errors,
+from prometheus_text import documented, in_sources, parse
+from prometheus_text import select as select_samples
+from harness import (COMPLETE, NOT_PERMITTED, PARTIAL, USAGE, QUICK, VRAMTAP, Skip, check, equal, main, report_json, schema_errors, scratch,
                      target, vramtap, wait_until)
 from report_official import torch_program
 from report_torch import versions
@@ -284,6 +287,71 @@ def test_on_a_terminal():
         equal(termios.tcgetattr(slave)[3], before[3], "modes of the terminal")
         os.close(master)
         os.close(slave)
+
+
+def test_prometheus():
+    """The same numbers as JSON's, from the same look; rewritten at each look, in one step."""
+    hostile = 'x"} 1\nvramtap_processes 7\x1b[2J\\' + "y" * 5000
+    with busy() as a, busy() as b, sleeper(POD_NAME=hostile, SLURM_JOB_ID=hostile, RANK="3") as c:
+        a("alloc 30 5000000")
+        host = two_gpus(a, b)
+        host.process(c.pid, 10)
+        host.process(NOBODY, 77)
+        path, saved = scratch("ps.prom"), scratch("ps.json")
+        proc = subprocess.Popen([VRAMTAP, "ps", "--watch=1", "--quiet", "--prometheus", path, "--json", saved], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, env=host.env())
+        inodes = set()
+        until = time.monotonic() + 10
+        while len(inodes) < 3 and time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                with open(path, "rb") as file:
+                    metrics = parse(file.read())
+                    inodes.add(os.fstat(file.fileno()).st_ino)
+            time.sleep(0.02)
+        proc.send_signal(signal.SIGINT)
+        check(proc.wait(10) in ENDS and len(inodes) >= 3, "files", inodes)
+        with open(path, "rb") as file:
+            metrics = parse(file.read())
+        with open(saved, encoding="utf-8") as file:
+            data = json.load(file)
+    same_numbers(metrics, data)
+    equal(select_samples(metrics, "vramtap_ended_processes"), {(): 1}, "ended")
+    check("vramtap_process_still_seconds" in metrics, "how long they have not run")
+    check(select_samples(metrics, "vramtap_process_info", pid=c.pid, rank=3), "the one with a rank")
+    equal(set(documented("vramtap-ps.1")), in_sources("src/ps/prometheus.c"), "the manual's list")
+    check(set(metrics) <= in_sources("src/ps/prometheus.c"), "families", set(metrics))
+    _, text, _ = vramtap("ps", "--prometheus", "-", expect=PARTIAL)
+    metrics = parse(text.encode())
+    equal((select_samples(metrics, "vramtap_driver_count_known"), select_samples(metrics, "vramtap_last_run_complete", command="ps")), ({(): 0}, {(): 0}), "not known")
+    check("vramtap_process_memory_bytes" not in metrics and "vramtap_device_info" not in metrics, "nothing of what is not known")
+    _, text, _ = vramtap("ps", "--prometheus", "-", "--all", expect=PARTIAL)
+    check(len(parse(text.encode())["vramtap_last_run_complete"]) == 1, "all")
+
+
+def same_numbers(metrics, data):
+    when = datetime.datetime.fromisoformat(data["time"][:26].rstrip("Z") + "+00:00").timestamp()
+    check(abs(select_samples(metrics, "vramtap_last_run_timestamp_seconds", command="ps")[()] - when) < 0.001, "time")
+    equal(select_samples(metrics, "vramtap_last_run_complete", command="ps")[()], data["completeness"] == "complete", "complete")
+    equal(round(select_samples(metrics, "vramtap_last_run_duration_seconds", command="ps")[()] * 1000, 3), data["took_ms"], "time it took")
+    for name, key in (("size", "total"), ("used", "used"), ("free", "free"), ("no_process", "no_process")):
+        equal(select_samples(metrics, f"vramtap_device_memory_{name}_bytes", "device"), {d["device"]: d[f"{key}_bytes"] for d in data["devices"]}, name)
+    equal(select_samples(metrics, "vramtap_device_info", "device", "uuid", "pci", "name"),
+          {(d["device"], d["uuid"], d["pci"], d["name"]): 1 for d in data["devices"]}, "devices")
+    states = select_samples(metrics, "vramtap_processes", "state")
+    for state, n in states.items():
+        equal(n, sum(p["state"] == state for p in data["processes"]), f"processes that are {state}")
+    equal(sum(states.values()), len(data["processes"]), "processes")
+    shown = [p for p in data["processes"] if not p["holds_nothing"]]
+    equal(select_samples(metrics, "vramtap_idle_processes")[()], len(data["processes"]) - len(shown), "those that hold nothing")
+    equal(select_samples(metrics, "vramtap_unseen_processes")[()], data["unseen_processes"], "unseen ones")
+    equal({int(pid) for pid in select_samples(metrics, "vramtap_process_info", "pid")}, {p["pid"] for p in shown}, "who has series")
+    for name, of in (("memory_bytes", lambda p: p["driver_bytes"]), ("pytorch_reserved_bytes", lambda p: p["pytorch"]["reserved_bytes"]),
+                     ("pytorch_allocated_bytes", lambda p: p["pytorch"]["allocated_bytes"]), ("uptime_seconds", lambda p: p["uptime_s"]),
+                     ("still_seconds", lambda p: p["still_s"])):
+        equal({int(pid): round(value, 3) for pid, value in select_samples(metrics, f"vramtap_process_{name}", "pid").items()},
+              {p["pid"]: of(p) for p in shown if of(p) is not None}, name)
+    equal(set(select_samples(metrics, "vramtap_process_state", "pid", "state")), {(str(p["pid"]), p["state"]) for p in shown}, "states")
+    equal(set(select_samples(metrics, "vramtap_process_device_info", "pid", "device")), {(str(p["pid"]), d) for p in shown for d in p["devices"]}, "devices")
 
 
 def alone_inside():

@@ -64,7 +64,7 @@ static void capture_once(struct test_capture *capture, const struct vt_rec_regs 
 {
 	capture->frames.n_python = capture->frames.n_words_python = capture->frames.n_native =
 		capture->frames.flags = 0;
-	vt_rec_python_capture(&capture->frames);
+	vt_rec_python_capture(&capture->frames, VT_RECORDER_MAX_PYTHON);
 	vt_rec_native_capture(regs, &capture->frames);
 }
 

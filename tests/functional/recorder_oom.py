@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 
-from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, VRAMTAP, Job, Skip, check, check_schema, compile_c,
-                     diag_codes, equal, main, proc_state, report_json, scratch, simulated_python, target, vramtap, wait_until)
+from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, VRAMTAP, Skip, check, check_schema, compile_c,
+                     diag_codes, equal, main, proc_state, report_json, scratch, target, vramtap, wait_until)
+from nursery import Nursed
 from report_torch import Driver, versions
 
 NO_EVENT = 4
@@ -57,11 +58,11 @@ def test_personality():
 
 # ---- jobs and watchers ----
 
-class Failing(Job):
+class Failing(Nursed):
     """torch_oom.py on a simulated device of so many MiB."""
 
     def __init__(self, memory=512, version=None):
-        super().__init__([*simulated_python(version or versions()[0]), TARGET], cwd=scratch(),
+        super().__init__(version or versions()[0], [TARGET], cwd=scratch(),
                          env=dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB=str(memory), SIMCUDA_CTX_MB="16"))
 
     def answer(self):

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 
+import nursery
 import torch_history
 from harness import COMPLETE, PARTIAL, SOURCE, Job, check, equal, report_json, scratch, simulated_python, vramtap
 
@@ -29,7 +30,10 @@ class Recorded(Job):
         if version is not None:
             defaults.update(SIMCUDA_CTL=os.path.join(self.where, "control"), SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="2048")
         self.env = dict(os.environ, **{**defaults, **(env or {})})
-        super().__init__([*(command or python_of(version)), TARGET, *args], env=self.env, cwd=self.where, **kwargs)
+        if version and not (command or kwargs):
+            self.context = nursery.child(version, [TARGET, *args], env=self.env, cwd=self.where)
+        else:
+            super().__init__([*(command or python_of(version)), TARGET, *args], env=self.env, cwd=self.where, **kwargs)
 
     def __enter__(self):
         super().__enter__()

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 
-from harness import (BUILD, CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, VRAMTAP, Skip, check, equal, main, schema_errors, scratch, target,
+import nursery
+from harness import (BUILD, CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, VRAMTAP, Skip, check, equal, main, schema_errors, scratch, target,
                      vramtap, wait_until)
-from report_torch import RUN_SIM, Driver, versions
+from report_torch import RUN_SIM, usual_versions, versions
 
 MIB = 1 << 20
 USAGE = 64
@@ -68,8 +69,10 @@ class Program:
         version = version or versions()[-1]
         if not os.path.exists(os.path.join(CACHE, "torch", version, "site", "torch")):
             raise Skip(f"the Python part of PyTorch {version} is not set up: sh tests/setup/torch.sh {version}")
-        self.context = target(["sh", RUN_SIM, version, "--", "python", "-c", prepare + PROGRAM], ready="READY",
-                              env=dict(os.environ, **env))
+        path = scratch("program.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(prepare + PROGRAM)
+        self.context = nursery.child(version, [path], env=dict(os.environ, **env))
 
     def __enter__(self):
         self.proc = self.context.__enter__()
@@ -159,7 +162,7 @@ def empties(version):
 
 
 def test_relieve_empty_cache():
-    for version in versions():
+    for version in usual_versions():
         empties(version)
 
 
@@ -332,7 +335,7 @@ def end():
 
 def test_relieve_capture():
     """The graph is whole afterwards, and the program's next garbage collection and empty_cache() work."""
-    for version in versions():
+    for version in usual_versions():
         with Program(version) as program:
             program.do(CAPTURE)
             program("begin()")

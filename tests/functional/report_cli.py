@@ -56,6 +56,50 @@ def test_mistakes_name_the_way():
     check(code == USAGE and "did you mean" not in err and "\x1b" not in err, "a word that is near no command", err)
 
 
+def test_files_do_not_meet():
+    """Two results have two files, and none replaces what is read."""
+    with tempfile.TemporaryDirectory(prefix="vramtap-test-") as directory:
+        saved, other, new = (os.path.join(directory, name) for name in ("report.json", "other.json", "new"))
+        for path in (saved, other):
+            with open(path, "w", encoding="ascii") as file:
+                file.write("{}")
+        link = os.path.join(directory, "link.html")
+        os.symlink("report.json", link)
+        again = os.path.join(directory, ".", "new")
+        for args, want in ((["report", "1", f"--pprof={new}", f"--json={again}"], "--pprof and --json name the same"),
+                           (["report", "1", f"--html={new}", f"--folded={new}"], "--folded and --html name the same"),
+                           (["stacks", "1", f"--html={saved}", f"--json={link}"], "--html and --json name the same"),
+                           (["triage", "1", f"--prometheus={new}", f"--json={new}"], "--prometheus and --json name the same"),
+                           (["triage", "1", "--prometheus=-", "--html=-"], "--html and --prometheus cannot both"),
+                           (["triage", f"--html={saved}", "--from", directory], "--html would replace"),
+                           (["watch", "--grow", "1", f"--then={new}", f"--html={new}"], "--html and --then name"),
+                           (["report", f"--core={saved}", f"--json={saved}"], "--json would replace"),
+                           (["html", saved, "-o", saved], "--output would replace"),
+                           (["html", other, saved, "-o", link], "--output would replace"),
+                           (["html", os.path.join(directory, "link.json"), link], "the page would replace"),
+                           (["diff", other, saved, "--html", saved], "--html would replace"),
+                           (["diff", other, saved, "--json", other], "--json would replace")):
+            code, _, err = run(*args)
+            equal(code, USAGE, f"exit code of {args}")
+            check(want in err, f"message for {args}", err)
+        code, _, err = run("report", "--core=/nonexistent", "--json=/dev/null", "--folded=/dev/null")
+        equal(code, NOTHING, f"all can write to /dev/null: {err}")
+        for path in (saved, other):
+            with open(path, encoding="ascii") as file:
+                equal(file.read(), "{}", "what is to be read")
+
+
+def test_binary_and_terminal():
+    ours, theirs = os.openpty()
+    for option in ("--pprof=-", "--snapshot=-"):
+        done = subprocess.run([VRAMTAP, "report", option, "1"], stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE, check=False,
+                              timeout=30)
+        equal(done.returncode, USAGE, f"exit code of {option}")
+        check(f"{option[:-2]} does not write to a terminal".encode() in done.stderr, "message", done.stderr)
+    os.close(ours)
+    os.close(theirs)
+
+
 def test_help_by_every_name():
     _, general, _ = run("--help")
     for args in (["-h"], ["help"], ["-?"]):
@@ -208,6 +252,12 @@ def test_json_file():
                 with open(path, encoding="utf-8") as file:
                     equal(json.load(file)["process"]["pid"], proc.pid, "pid in the file")
             check(os.path.islink(link), "the link was replaced")
+            for name in (path, link):
+                os.chmod(path, 0o600)
+                before = os.stat(path).st_ino
+                report(proc.pid, "--json", name, expect=(COMPLETE, PARTIAL))
+                equal(stat.S_IMODE(os.stat(path).st_mode), 0o600, "the mode of what was replaced")
+                check(os.stat(path).st_ino != before, "written in place", name)
             reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
             report(proc.pid, "--json", fifo, expect=(COMPLETE, PARTIAL))
             equal(json.loads(reader.communicate()[0])["process"]["pid"], proc.pid, "pid through the pipe")

@@ -13,7 +13,7 @@ import tempfile
 import torch_truth
 from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, diag_codes, equal, main, report, report_json, scratch, target,
                      wait_until)
-from report_torch import RUN_SIM, Driver, versions
+from report_torch import RUN_SIM, Driver, usual_versions, versions
 
 TARGETS = os.path.join(SOURCE, "tests", "targets")
 CTL = os.path.join(CACHE, "simcuda", "simcuda-ctl")
@@ -68,7 +68,7 @@ def async_backend(version):
 
 
 def test_async_backend():
-    for version in versions():
+    for version in usual_versions():
         async_backend(version)
 
 
@@ -263,7 +263,7 @@ def told_without_layout(proc):
 
 
 def test_ask_pytorch():
-    for version in versions():
+    for version in usual_versions():
         with torch_program(version, MEMORY + ANSWER) as (proc, _):
             told_like_walked(proc)
             told_without_layout(proc)

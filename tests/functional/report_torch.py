@@ -8,13 +8,19 @@ import subprocess
 import time
 
 import torch_truth
-from harness import (CACHE, COMPLETE, PARTIAL, QUICK, RUN_SIM, SOURCE, Job, Skip, check, diag_codes, equal, main, report,
-                     report_json, schema_errors, scratch, simulated_python, target)
+from harness import (CACHE, COMPLETE, PARTIAL, QUICK, RUN_SIM, SOURCE, Skip, check, diag_codes, equal, main, report,
+                     report_json, schema_errors, scratch, target)
+from nursery import Nursed
 
 
 def versions():
     with open(os.path.join(SOURCE, "tests", "setup", "torch-versions"), encoding="ascii") as file:
         return [line.strip() for line in file if line.strip() and not line.startswith("#")]
+
+
+def usual_versions():
+    """For what takes long and is alike in all: the newest; the matrix of releases has others, and VRAMTAP_SOAK all."""
+    return versions()[-1:] if QUICK else versions()
 
 
 class Driver:
@@ -243,13 +249,13 @@ def test_allocator_not_initialised_and_no_blocks():
             check(not torch_truth.of_report(data), "blocks before the first allocation")
 
 
-class Python(Job):
+class Python(Nursed):
     """torch_train.py with full PyTorch of one version."""
 
     def __init__(self, version, hang, *args, **env):
         self.path = scratch("snapshot.json")
-        super().__init__([*simulated_python(version), os.path.join(SOURCE, "tests", "targets", "torch_train.py"), "--hang", hang,
-                          "--snapshot", self.path, *args], env=dict(os.environ, SIMCUDA_CTL=scratch("control"), **env))
+        command = [os.path.join(SOURCE, "tests", "targets", "torch_train.py"), "--hang", hang, "--snapshot", self.path, *args]
+        super().__init__(version, command, env=dict(os.environ, SIMCUDA_CTL=scratch("control"), **env))
 
     def __enter__(self):
         super().__enter__()

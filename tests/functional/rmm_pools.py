@@ -7,7 +7,7 @@ import json
 import os
 
 from core import gcore
-from harness import (CACHE, COMPLETE, PARTIAL, SETUP, SOURCE, Job, Skip, check, check_schema, equal, main, releases, report,
+from harness import (CACHE, COMPLETE, PARTIAL, QUICK, SETUP, SOURCE, Job, Skip, check, check_schema, equal, main, releases, report,
                      report_json, vramtap)
 
 VERSIONS = releases("rmm", "RMM_VERSIONS")
@@ -271,7 +271,7 @@ HOSTILE = ("0", "8", "0x414141414141", "(1 << 64) - 1", "1 << 63", "place")
 
 def test_damaged():
     """Words of its objects overwritten while it stands there: never a crash, and nothing exact that is not so."""
-    for version in VERSIONS:
+    for version in VERSIONS[-1:] if QUICK else VERSIONS:  # each is a report for each word
         with Rmm(version) as rmm:
             rmm("work = Work(0, streams=3)")
             rmm("work.run(40, 3 * MIB)")

@@ -153,6 +153,10 @@ def test_waits():
                 check(waits.startswith(text), f"{option}: {name} waits", waits, "and not", text)
             mutex = next(t for t, (name, _) in words.items() if name == "waits_for_mutex")
             equal(by_tid[mutex]["waits_for_tid"], proc.pid, "the owner of the lock")
+            for tid, thread in by_tid.items():
+                number, *arguments = read(f"/proc/{proc.pid}/task/{tid}/syscall").split()
+                if number != "219":  # restart_syscall: a stop interrupted what it was
+                    equal(thread["waits_address"], arguments[0] if number == "202" else None, f"{option}: the futex of {tid}")
         text = stacks(proc.pid, "--width=400")
         check(r"odd\nname" in text or "odd" in text, "the file that is locked", text)
         check("\nname" not in text, "a newline of the target in the text", text)

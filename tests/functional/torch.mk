@@ -17,6 +17,10 @@ functional_tests += tests/functional/report_no_stop.py
 # The backtraces that PyTorch recorded, against its own snapshot.
 functional_tests += tests/functional/torch_history.py
 
+# PyTorch's snapshot, written by vramtap.
+functional_tests += tests/functional/snapshot_file.py
+EXTRA_DIST += tests/targets/torch_snapshot.py
+
 # What grew: diff, watch --grow and report --folded.
 functional_tests += tests/functional/growth.py
 
@@ -30,6 +34,8 @@ tests_functional_ask_python_LDADD = \
 functional_tests += tests/functional/report_official.py
 
 # Every allocation of the driver, against programs that know theirs.
+# Which streams have unfinished work.
+functional_tests += tests/functional/streams.py
 functional_tests += tests/functional/ledger.py
 # Pinned and shared memory of the host.
 functional_tests += tests/functional/host.py

@@ -5,9 +5,10 @@ import json
 import os
 import struct
 
+import nursery
 from core import SANITIZED, allow_cores, kernel_core, report_core
-from harness import (COMPLETE, PARTIAL, QUICK, SOURCE, Job, check, check_schema, diag_codes, equal, main, report, report_json,
-                     scratch, simulated_python)
+from harness import (COMPLETE, PARTIAL, QUICK, SOURCE, Job, check, check_schema, diag_codes, equal, main, proc_stat, report, report_json,
+                     scratch)
 from report_torch import versions
 
 TARGET = os.path.join(SOURCE, "tests", "targets", "torch_history.py")
@@ -15,11 +16,15 @@ EITHER = (COMPLETE, PARTIAL)
 
 
 class History(Job):
-    """torch_history.py, run by this command."""
+    """torch_history.py, run by this command; without one, by this version of PyTorch on the simulated device."""
 
-    def __init__(self, command, *args, env=None, **kwargs):
+    def __init__(self, command, *args, version=None, env=None, **kwargs):
         # Names by the dynamic symbol table: addr2line is not everywhere, and slow.
-        super().__init__([*command, TARGET, *args], env=dict(os.environ, TORCH_SYMBOLIZE_MODE="dladdr", **(env or {})), **kwargs)
+        env = dict(os.environ, TORCH_SYMBOLIZE_MODE="dladdr", **(env or {}))
+        if version:
+            self.context = nursery.child(version, [TARGET, *args], env=env, **kwargs)
+        else:
+            super().__init__([*command, TARGET, *args], env=env, **kwargs)
 
     def snapshot(self):
         path = scratch("snapshot")
@@ -30,7 +35,8 @@ class History(Job):
 def simulated(version, stacks, *args):
     """With one version of PyTorch on the simulated device."""
     where = scratch()
-    job = History(simulated_python(version), "--stacks", stacks, *args, cwd=where, preexec_fn=allow_cores,
+    allow_cores()
+    job = History(None, "--stacks", stacks, *args, version=version, cwd=where,
               env={"SIMCUDA_CTL": scratch("control"), "SIMCUDA_DEVICES": "1", "SIMCUDA_MEM_MB": "512"})
     job.where = where
     return job
@@ -191,10 +197,19 @@ def test_frames_are_those_of_the_snapshot():
             like_snapshot(version, stacks)
 
 
+def processor_time(pid):
+    """What a process took of processors, in seconds."""
+    fields = proc_stat(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_20000_blocks():
     for version, stacks in ((versions()[-1], "all"),) if QUICK else [(v, s) for v in versions() for s in ("python", "all")]:
         with simulated(version, stacks, "--blocks", "20000") as job:
             best = {}
+            begin = processor_time(job.pid)
+            job.do(f"snapshot {scratch('snapshot')}")
+            theirs = processor_time(job.pid) - begin
             for args in ((), ("--read-only",)):
                 begin = os.times()
                 runs = [report_json(job.pid, *args) for _ in range(3)]
@@ -204,10 +219,11 @@ def test_20000_blocks():
                 traced = sum("backtrace" in b for b in blocks_of(runs[0]).values())
                 check(traced > 20000, "blocks with a backtrace", traced)
                 best[args] = min(r["timing"]["total_ms"] for r in runs)
-                # Processor time: what else the machine does is no news. PyTorch's own snapshot takes three seconds.
-                check(SANITIZED or spent < 1, "seconds of processor time for a report", spent)
+                # Processor time: what else the machine does is no news.
+                check(SANITIZED or spent < theirs, "seconds of processor time for a report, and for PyTorch's own snapshot", spent, theirs)
             print(f"  PyTorch {version}, stacks={stacks}: " +
-                  ", ".join(f"{' '.join(args) or 'inside'} {ms:.0f} ms" for args, ms in best.items()))
+                  ", ".join(f"{' '.join(args) or 'inside'} {ms:.0f} ms" for args, ms in best.items()) +
+                  f"; PyTorch's snapshot {theirs * 1000:.0f} ms of processors")
 
 
 # Which functions make blocks of which size; the names of churn_of()'s functions are those of their code.

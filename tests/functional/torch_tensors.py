@@ -8,7 +8,8 @@ import json
 import os
 import subprocess
 
-from harness import BUILD, CACHE, QUICK, SOURCE, Job, Skip, check, equal, main, scratch, simulated_python
+from harness import BUILD, CACHE, QUICK, SOURCE, Skip, check, equal, main, scratch
+from nursery import Nursed
 from report_torch import versions
 
 TOOL = os.path.join(BUILD, "tests/functional/torch_tensors")
@@ -158,7 +159,7 @@ def each():
     if not there:
         raise Skip("no PyTorch is set up: sh tests/setup/torch.sh VERSION")
     for version in there:
-        with Job(simulated_python(version) + [PROGRAM, "cuda"], ready="ready") as job:
+        with Nursed(version, [PROGRAM, "cuda"], ready="ready") as job:
             yield version, job
 
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 
+import prometheus_text
 from core import SANITIZED, gcore
 from harness import (COMPLETE, NOT_PERMITTED, NOTHING, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, compile_c, equal, main, proc_state,
                      schema_errors, scratch, simulated_python, stacks_json, target, vramtap, wait_until)
@@ -25,10 +26,17 @@ ENV = dict(os.environ, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="128", SIMCUDA_CTX_MB
 
 def triage(*args, expect=COMPLETE, timeout=60, **kwargs):
     """Runs vramtap triage into a new directory; returns (directory, report, summary on the terminal)."""
-    out = scratch()
-    code, text, err = vramtap("triage", "-o", out, *map(str, args), timeout=timeout, **kwargs)
+    out, metrics = scratch(), scratch("job.prom")
+    args = [str(arg) for arg in args]
+    with_metrics = not any(arg.startswith("--kernels") for arg in args)  # these exclude each other
+    asked = ["--prometheus", metrics] if with_metrics else []
+    code, text, err = vramtap("triage", "-o", out, *asked, *args, timeout=timeout, **kwargs)
     check(code in (expect if isinstance(expect, tuple) else (expect,)), f"exit code {code}, not {expect}:", err, text[-1500:])
-    return out, load(out), text
+    report = load(out)
+    if with_metrics:
+        with open(metrics, "rb") as file:
+            prometheus_text.same_job(prometheus_text.parse(file.read()), report)
+    return out, report, text
 
 
 def load(directory):
@@ -592,8 +600,9 @@ def test_saved_ones_together():
         equal((code, err), (COMPLETE, ""), "exit code, standard error")
         check(text.strip(), "no summary")
         members = load(base)["members"]
-        equal(len([m for m in members if m["in_job"]]), 7, "members")
-        check(all(os.path.exists(os.path.join(base, m["report"])) for m in members), "the files' names", [m["report"] for m in members])
+        ours = [m for m in members if m["in_job"]]
+        equal(len(ours), 7, "members")
+        check(all(os.path.exists(os.path.join(base, m["report"])) for m in ours), "the files' names", [m["report"] for m in ours])
         # Again, and into nowhere; and with one that is not there.
         code, text, err = vramtap("triage", "--json", "-", "--from", base)
         equal((code, len(json.loads(text)["members"])), (COMPLETE, len(members)), "the merged one")
@@ -671,6 +680,30 @@ def test_without_directory():
         check(text.splitlines()[-1] == f"To send: {out}/report.json", "what to send", text[-300:])
         code, _, err = vramtap("triage", "--quiet", "--children-of", str(launcher))
         check(code == 64 and "--quiet leaves no result" in err, "quiet, and nowhere to", code, err)
+
+
+def test_prometheus():
+    """For a reader that is another user; in one step; and as the standard output. (All other tests compare the numbers.)"""
+    with fake_job("stopped", "--workers", "1") as (launcher, _):
+        directory = scratch()
+        path = os.path.join(directory, "job.prom")
+        before = os.umask(0o022)
+        try:
+            args = ("triage", "--children-of", str(launcher), "--prometheus")
+            vramtap(*args, path, "--quiet", expect=(COMPLETE, PARTIAL))
+            equal((os.listdir(directory), os.stat(path).st_mode & 0o777), (["job.prom"], 0o644), "the file")
+            inode = os.stat(path).st_ino
+            vramtap(*args, path, "--quiet", expect=(COMPLETE, PARTIAL))
+            check(os.stat(path).st_ino != inode and os.listdir(directory) == ["job.prom"], "it was written in place")
+        finally:
+            os.umask(before)
+        _, text, _ = vramtap(*args, "-", expect=(COMPLETE, PARTIAL))
+        metrics = prometheus_text.parse(text.encode())
+        equal(prometheus_text.select(metrics, "vramtap_job_alarm", "job_id", code="loader-worker"), {"torchrun 4711": 1}, "the alarm")
+        check(sum(prometheus_text.select(metrics, "vramtap_job_stuck_ranks", "certain").values()) >= 1, "ranks that are stuck", text)
+        equal(vramtap(*args, "-", "--json", "-")[0], USAGE, "two things on one output")
+        code, _, err = vramtap(*args, "/nowhere/job.prom", "--quiet")
+        check(code == NOTHING and "cannot write /nowhere/job.prom" in err, "no such directory", code, err)
 
 
 def test_nothing_found():

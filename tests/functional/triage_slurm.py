@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""examples/triage-slurm.sh on a real Slurm, whose three nodes are this one host: so each node finds the processes of all. A job hangs
+"""vramtap triage --slurm on a real Slurm, whose three nodes are this one host: so each node finds the processes of all. A job hangs
 there, and one of its ranks is elsewhere."""
 import contextlib
+import glob
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import time
 
 from cluster import NODES, Slurm, descendants_of, only_of_scripts
-from harness import COMPLETE, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, equal, main, scratch, wait_until
+from harness import COMPLETE, NOTHING, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, equal, main, scratch, wait_until
 
-SCRIPT = os.path.join(SOURCE, "examples", "triage-slurm.sh")
 RANK = os.path.join(SOURCE, "tests", "targets", "slurm_rank.py")
 RANKS = 6
 ODD = 4
@@ -35,17 +36,26 @@ def job():
     return SHARED["job"]
 
 
-def triage(*args, program=VRAMTAP, prefix=(), out=None, expect=COMPLETE, timeout=120):
-    """Runs the script; returns (directory, report, standard output, standard error, seconds)."""
+def triage(*args, program=None, prefix=(), out=None, expect=COMPLETE, timeout=120):
+    """Returns (directory, report, standard output, standard error, seconds)."""
     number, _ = job()
     out = out or scratch("out")
     begin = time.monotonic()
-    done = slurm().run(*prefix, "sh", SCRIPT, "-o", out, "-b", program, *map(str, args), str(number), env={"VRAMTAP": VRAMTAP}, timeout=timeout)
+    there = ("--node-program", program) if program else ()
+    done = slurm().run(*prefix, VRAMTAP, "triage", "-o", out, *there, *map(str, args), "--slurm", str(number), timeout=timeout)
     took = time.monotonic() - begin
     text, err = done.stdout.decode(), done.stderr.decode()
     equal(done.returncode, expect, "exit code: " + err + text[-1500:])
     with open(os.path.join(out, "report.json"), encoding="utf-8") as file:
         return out, json.load(file), text, err, took
+
+
+def path_of(*names):
+    """A directory with links to these programs alone."""
+    directory = scratch()
+    for name in names:
+        os.symlink(shutil.which(name, path=slurm().env["PATH"]), os.path.join(directory, name))
+    return directory
 
 
 def check_ranks(report):
@@ -82,7 +92,7 @@ def are_unharmed():
 
 
 def test_all_nodes():
-    out, report, text, err, _ = triage("-t", "30")
+    out, report, text, err, _ = triage("--timeout", "30")
     equal(err, "", "standard error")
     check_ranks(report)
     check_odd_one(report, text)
@@ -107,16 +117,16 @@ def hanging_on(node):
 
 
 def check_missing(report, text, err, node):
-    check(f"triage-slurm.sh: {node}: " in err and err.count("\n") == 1, "the message", err)
+    check(f"vramtap: {node}: " in err and err.count("\n") == 1, "the message", err)
     missing = [d["text"] for d in report["diagnostics"] if d["level"] == "missing"]
-    check(len(missing) == 1 and f"/{node}/" in missing[0], "what the report says", missing)
-    check(f"/{node}/" in text and "Partial" in text, "what the summary says", text)
+    check(len(missing) == 1 and missing[0].startswith(f"{node}: "), "what the report says", missing)
+    check(f"{node}: " in text and "Partial" in text, "what the summary says", text)
     equal(report["found"]["completeness"], "partial", "completeness")
 
 
 def test_vramtap_that_hangs():
     only_of_scripts()
-    out, report, text, err, took = triage("-t", "2", "-m", "8", program=hanging_on("node2"), expect=PARTIAL)
+    out, report, text, err, took = triage("--timeout", "2", "--node-margin", "8", program=hanging_on("node2"), expect=PARTIAL)
     check(took < 2 + 8 + 5, "it took too long", took)
     check_ranks(report)
     check_odd_one(report, text)
@@ -128,20 +138,45 @@ def test_vramtap_that_hangs():
 def test_node_that_does_not_answer():
     """Its daemon stands still. The step for all nodes fails then; each by itself does not."""
     only_of_scripts()
+    job()  # while all nodes answer
     slurmd = slurm().slurmd["node3"]
     os.kill(slurmd.pid, signal.SIGSTOP)
     try:
-        _, report, text, err, took = triage("-t", "2", "-m", "2", expect=PARTIAL)
+        _, report, text, err, took = triage("--timeout", "2", "--node-margin", "2", expect=PARTIAL)
     finally:
         os.kill(slurmd.pid, signal.SIGCONT)
     check(took < 2 * (2 + 2 + 2) + 5, "it took too long", took)
     check_ranks(report)
     check_odd_one(report, text)
     check_missing(report, text, err, "node3")
+    check("node3: no answer within 4 s" in err, "the reason", err)
+
+
+def test_step_that_dies():
+    """The step for all nodes is killed half-way: each is asked by itself then."""
+    only_of_scripts()
+    directory = scratch()
+    path = os.path.join(directory, "srun")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f"#!/bin/sh\ncase $* in *--nodes={len(NODES)}*) ;; *) exec {slurm().bin}/srun \"$@\" ;; esac\n"
+                   f"{slurm().bin}/srun \"$@\" &\nsleep 0.2\nkill -9 $!\n: >{directory}/killed\nkill -9 $$\n")
+    os.chmod(path, 0o755)
+    number, _ = job()
+    out = scratch("out")
+    done = slurm().run(VRAMTAP, "triage", "-o", out, "--quiet", "--timeout", "20", "--slurm", str(number), env={"PATH": f"{directory}:{slurm().env['PATH']}"})
+    equal((done.returncode, done.stderr), (COMPLETE, b""), "exit code and messages")
+    check(os.path.exists(os.path.join(directory, "killed")), "the step was killed")
+    with open(os.path.join(out, "report.json"), encoding="utf-8") as file:
+        check_ranks(json.load(file))
+    are_unharmed()
+
+
+def left_on_nodes():
+    return glob.glob("/tmp/vramtap.??????")
 
 
 def test_without_a_shared_file_system():
-    """The nodes do not see the directory, for it is in a mount namespace of the script's."""
+    """The nodes see neither the directory nor the program, for they are in another mount namespace: both are sent."""
     only_of_scripts()
     base = scratch()
     if os.geteuid():
@@ -150,9 +185,10 @@ def test_without_a_shared_file_system():
         raise Skip("no mount namespaces here")
     kept, hidden = scratch("kept"), os.path.join(base, "it's \"out\" $HOME")
     number, _ = job()
-    done = slurm().run("unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$1" && sh "$2" -o "$3" -b "$4" -q "$5"; s=$?; cp -a "$3" "$6"; exit $s',
-                       "sh", base, SCRIPT, hidden, VRAMTAP, str(number), kept, env={"VRAMTAP": VRAMTAP})
+    done = slurm().run("unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$1" && cp "$2" "$1" && "$1/vramtap" triage -o "$3" -q --slurm "$4"; s=$?; cp -a "$3" "$5"; exit $s',
+                       "sh", base, VRAMTAP, hidden, str(number), kept)
     equal((done.returncode, done.stdout, done.stderr), (COMPLETE, b"", b""), "exit code and output")
+    equal(left_on_nodes(), [], "what is left on the nodes")
     with open(os.path.join(kept, "report.json"), encoding="utf-8") as file:
         report = json.load(file)
     check_ranks(report)
@@ -201,8 +237,8 @@ def test_interrupted():
     number, _ = job()
     out = scratch("out")
     before = set(descendants_of(os.getpid()))
-    proc = subprocess.Popen(["sh", SCRIPT, "-o", out, "-b", hanging_on("node1"), "-t", "20", str(number)], stdin=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL, env=dict(slurm().env, VRAMTAP=VRAMTAP))
+    proc = subprocess.Popen([VRAMTAP, "triage", "-o", out, "--node-program", hanging_on("node1"), "--timeout", "20", "--slurm", str(number)],
+                            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=slurm().env)
     def hanging():
         return [pid for pid in set(descendants_of(os.getpid())) - before if name_of(pid) == b"sleep\x001000\0"]
     wait_until(hanging, 20, "a node is asked")
@@ -213,17 +249,23 @@ def test_interrupted():
 
 
 def test_usage():
-    env = dict(slurm().env, VRAMTAP=VRAMTAP)
     out = scratch("out")
-    for args in ([], ["1"], ["-o", out], ["-o", out, "x;y"], ["-o", out, "-t", "0", "1"], ["-o", out, "-t", "1x", "1"], ["-z"]):
-        done = subprocess.run(["sh", SCRIPT, *args], env=env, capture_output=True, timeout=30, check=False)
+    for args in (["--slurm", "x;y"], ["--slurm", ""], ["--slurm", "1", "--job", "1"], ["--slurm", "1", "1"], ["--slurm", "1", "--kubectl", "x=y"],
+                 ["--at-once", "1", "--all-gpu"], ["--slurm", "1", "--from", out], ["--slurm", "1", "--namespace", "x"]):
+        done = slurm().run(VRAMTAP, "triage", *args)
         equal(done.returncode, USAGE, f"exit code of {args}: {done.stderr}")
-    equal(subprocess.run(["sh", SCRIPT, "-h"], env=env, capture_output=True, timeout=30, check=False).returncode, 0, "exit code of -h")
     with open(os.path.join(scratch(), "x"), "w", encoding="ascii") as file:
-        for args in (["-o", out, "999999"], ["-o", os.path.dirname(file.name), "1"]):
-            done = subprocess.run(["sh", SCRIPT, *args], env=env, capture_output=True, timeout=60, check=False)
-            equal(done.returncode, 2, f"exit code of {args}: {done.stderr}")
-            check(done.stderr.startswith(b"triage-slurm.sh: ") or b"squeue" in done.stderr or b"slurm_load_jobs" in done.stderr, "the message", done.stderr)
+        for args, said in ((["-o", out, "--slurm", "999999"], b"nodes could not be found: slurm_load_jobs error: Invalid job id"),
+                           (["--slurm", "999999"], b"Invalid job id"),
+                           (["-o", os.path.dirname(file.name), "--slurm", "1"], b"is neither empty nor from an earlier triage")):
+            done = slurm().run(VRAMTAP, "triage", *args)
+            equal(done.returncode, NOTHING, f"exit code of {args}: {done.stderr}")
+            check(done.stderr.startswith(b"vramtap: ") and said in done.stderr and done.stderr.count(b"\n") == 1, "the message", done.stderr)
+    equal(os.listdir(out), [], "files that are left")
+    done = slurm().run(VRAMTAP, "triage", "--slurm", "1", env={"PATH": path_of("sh", "timeout", "squeue", "scontrol")})
+    equal((done.returncode, done.stderr), (NOTHING, b"vramtap: there is no srun here, which --slurm needs\n"), "without srun")
+    done = slurm().run(VRAMTAP, "triage", "--slurm", "1", env={"PATH": scratch()})
+    equal((done.returncode, done.stderr), (NOTHING, b"vramtap: there is no sh here, which is needed to reach other nodes\n"), "without sh")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
  *
  * FUZZ_SECONDS in the environment is the default of -t.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -26,7 +27,7 @@
 
 #include "fuzz.h"
 
-#define MAX_SEEDS 64
+#define MAX_SEEDS 1024
 #define MAX_MUTATIONS 12
 /* of processor time for one input: on a busy machine the clock on the wall says nothing */
 #define HUNG_S 20
@@ -44,7 +45,12 @@ struct progress {
 };
 
 static struct input input, other;
-static unsigned int n_seeds;
+static unsigned int n_seeds, n_own; /* the fuzzer's own come first, then the corpus */
+static struct {
+	char *path;
+	uint8_t *data;
+	size_t size;
+} corpus[MAX_SEEDS]; /* by number; [0, n_own) are not there */
 
 /* ---- making inputs ---- */
 
@@ -56,6 +62,14 @@ static uint64_t next_random(uint64_t *state)
 	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
 	return x ^ x >> 31;
+}
+
+static size_t seed_of(unsigned int number, uint8_t *data, size_t max)
+{
+	if (number < n_own)
+		return fuzz_seed(number, data, max);
+	memcpy(data, corpus[number].data, corpus[number].size);
+	return corpus[number].size;
 }
 
 /* Below n, smaller ones more often. */
@@ -148,8 +162,8 @@ static void mutate(uint64_t *rng, struct input *in)
 		splice(rng, in, in);
 		break;
 	case 5:
-		other.size = fuzz_seed((unsigned int)(next_random(rng) % n_seeds), other.data,
-				       sizeof(other.data));
+		other.size = seed_of((unsigned int)(next_random(rng) % n_seeds), other.data,
+				     sizeof(other.data));
 		splice(rng, in, &other);
 		break;
 	case 6:
@@ -167,9 +181,8 @@ static void make_input(uint64_t seed, uint64_t number, struct input *in)
 	uint64_t mutations;
 
 	/* The seeds themselves come first: they must be well. */
-	in->size =
-		fuzz_seed((unsigned int)(number < n_seeds ? number : next_random(&rng) % n_seeds),
-			  in->data, sizeof(in->data));
+	in->size = seed_of((unsigned int)(number < n_seeds ? number : next_random(&rng) % n_seeds),
+			   in->data, sizeof(in->data));
 	mutations = number < n_seeds ? 0 : 1 + below(&rng, MAX_MUTATIONS);
 	while (mutations--)
 		mutate(&rng, in);
@@ -187,7 +200,7 @@ static void run(const uint8_t *data, size_t size)
 	free(copy);
 }
 
-static void run_file(const char *path)
+static void read_file(const char *path)
 {
 	FILE *file = fopen(path, "re");
 
@@ -197,12 +210,52 @@ static void run_file(const char *path)
 	}
 	input.size = fread(input.data, 1, sizeof(input.data), file);
 	fclose(file);
+}
+
+static void run_file(const char *path)
+{
+	read_file(path);
 	run(input.data, input.size);
+}
+
+static int is_input(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
+}
+
+/* The inputs in the repository: what once was found, and what reaches most of the code. */
+static void read_corpus(const char *name)
+{
+	const char *source = getenv("VRAMTAP_SOURCE_DIR");
+	struct dirent **entries;
+	char *directory;
+	int n;
+
+	if (asprintf(&directory, "%s/tests/fuzz/corpus/%s", source ? source : "", name) < 0)
+		exit(1);
+	n = source ? scandir(directory, &entries, is_input, alphasort) : -1;
+	for (int i = 0; i < n; i++) {
+		if (n_seeds < MAX_SEEDS) {
+			if (asprintf(&corpus[n_seeds].path, "%s/%s", directory,
+				     entries[i]->d_name) < 0)
+				exit(1);
+			read_file(corpus[n_seeds].path);
+			corpus[n_seeds].data = malloc(input.size + 1);
+			if (!corpus[n_seeds].data)
+				exit(1);
+			memcpy(corpus[n_seeds].data, input.data, input.size);
+			corpus[n_seeds++].size = input.size;
+		}
+		free(entries[i]);
+	}
+	if (n >= 0)
+		free(entries);
+	free(directory);
 }
 
 static int write_seeds(const char *directory)
 {
-	for (unsigned int i = 0; i < n_seeds; i++) {
+	for (unsigned int i = 0; i < n_own; i++) {
 		char path[4096];
 		size_t size = fuzz_seed(i, input.data, sizeof(input.data));
 		FILE *file;
@@ -264,7 +317,7 @@ static const char *watch(pid_t pid, const struct progress *progress)
 			waitpid(pid, &status, 0);
 			return "did not come to an end";
 		}
-		nanosleep(&pause, NULL);
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL); /* nanosleep(): no_sleep.c */
 	}
 	if (WIFSIGNALED(status))
 		snprintf(text, sizeof(text), "ended with signal %d", WTERMSIG(status));
@@ -320,6 +373,8 @@ int main(int argc, char **argv)
 	}
 	while (n_seeds < MAX_SEEDS && fuzz_seed(n_seeds, input.data, sizeof(input.data)))
 		n_seeds++;
+	n_own = n_seeds;
+	read_corpus(name);
 	if (directory)
 		return write_seeds(directory);
 	if (optind < argc || one != UINT64_MAX) {
@@ -345,7 +400,10 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	wrong = watch(pid, progress);
-	if (wrong)
+	if (wrong && progress->number < n_seeds && corpus[progress->number].path)
+		printf("%s: %s %s; again: %s %s\n", name, corpus[progress->number].path, wrong,
+		       argv[0], corpus[progress->number].path);
+	else if (wrong)
 		printf("%s: input %" PRIu64 " of seed %" PRIu64 " %s; again: %s -s %" PRIu64
 		       " -i %" PRIu64 "\n",
 		       name, progress->number, seed, wrong, argv[0], seed, progress->number);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* An input longer than this is never made. */
 #define FUZZ_MAX_INPUT (256u << 10)
@@ -27,6 +28,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * bytes; returns its length, 0 when there are no more. number 0 must exist.
  */
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max);
+
+/* The same of texts, n of them. */
+static inline size_t fuzz_seed_of(const char *const *texts, size_t n_texts, unsigned int number,
+				  uint8_t *data, size_t max)
+{
+	size_t n = number < n_texts ? strlen(texts[number]) : 0;
+
+	if (n > max)
+		return 0;
+	if (n)
+		memcpy(data, texts[number], n);
+	return n;
+}
 
 /* The oracle. Not assert(): it must be there in every build. */
 #define fuzz_check(condition, ...)                                                      \

@@ -64,7 +64,7 @@ static void use(const struct vt_model_collectives *told)
 	struct vt_arena values = { 0 }, strings = { 0 };
 	struct vt_json_in in = { .values = &values, .strings = &strings };
 	struct vt_error *err;
-	json_t *root = NULL;
+	const struct vt_json_value *root = NULL;
 	size_t n = 0;
 	char *text = written(told, &n);
 

@@ -10,7 +10,7 @@
 #include "fuzz.h"
 
 static const char *const seeds[] = {
-	"vramtap-gdb 1\nsetting width 80\n"
+	"vramtap-gdb 2\nsetting width 80\nfunction _streq -- $_streq - check string equality.\n"
 	"  Num  Description       Connection           Executable        \n"
 	"  1    process 31342     1 (native)           /tmp/my prog  one \n"
 	"* 2    process 31343     1 (native)           /tmp/my prog  two \n"
@@ -19,13 +19,13 @@ static const char *const seeds[] = {
 	"selected 3\non device 0\naddress 7f0012345678\npython 31345 2\nwas 31346 4 7ffc0 1 31345\n"
 	"thread 3 fffffffffffffdfe 2 7fca586c4df2 7fff7565a438 0 0 7fff7565a3a0 7fff7565a380 0 7fff7565a2b7 8 293 2 7fff7565a578 0 0 1 2 34\n"
 	"signal 3 19\nthread 1 1 2 3\nsignal 1 10\nSIGINT        Yes\tYes\tNo\t\tInterrupt\n#2  0x00007fc70e3f1ea8 in main (...) at main.c:3\n3\tmain.c\nend of state\n",
-	"vramtap-gdb 1\n"
+	"vramtap-gdb 2\n"
 	"  Num  Description       Connection           Executable \n"
 	"* 1    process 4711      1 (core)             /opt/a b/x \n"
 	"  Id   Executable Core File          \n"
 	"* 1    /opt/a b/x /tmp/core  of 4711 \n"
 	"selected 1\nend of state\n",
-	"vramtap-gdb 1\nsetting width 0\npid 4711\nend of state\n",
+	"vramtap-gdb 2\nsetting width 0\npid 4711\nend of state\n",
 };
 
 size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)

@@ -9,8 +9,11 @@
 
 #include "fuzz.h"
 #include "json_edits.h"
+#include "base/str.h"
 #include "job/job.h"
 #include "job/json/json.h"
+#include "job/prometheus/prometheus.h"
+#include "job/profile/stacks.h"
 #include "job/rules/rules.h"
 #include "job/text/text.h"
 
@@ -142,6 +145,32 @@ static void check_job(const struct vt_job *job)
 		check_set(job, &job->devices.data[i].holders, false);
 }
 
+/* Names in files are hostile, and one bad byte costs all metrics of the machine. */
+static void check_metrics(const struct vt_job *job, const struct vt_writer_options *options)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *out = open_memstream(&text, &n);
+
+	if (!out)
+		exit(1);
+	fuzz_check(!vt_write_job_prometheus(job, options, out), "no metrics");
+	fclose(out);
+	for (size_t i = 0; i < n;) {
+		unsigned int c = 0;
+		size_t len = vt_utf8_sequence(text + i, n - i, &c);
+
+		fuzz_check(len && (c >= ' ' || c == '\n') && c != 0x7f, "byte %zu", i);
+		if (!i || text[i - 1] == '\n')
+			fuzz_check(!strncmp(text + i, "# HELP vramtap_", 15) ||
+					   !strncmp(text + i, "# TYPE vramtap_", 15) ||
+					   !strncmp(text + i, "vramtap_", 8),
+				   "line at %zu", i);
+		i += len;
+	}
+	free(text);
+}
+
 static void use(struct vt_job *job)
 {
 	static const struct vt_writer_options options = { .columns = 80 };
@@ -157,6 +186,9 @@ static void use(struct vt_job *job)
 	check_job(job);
 	fuzz_check(!vt_write_job_text(job, &options, null), "no text");
 	fuzz_check(!vt_write_job_json(job, &options, out), "no JSON");
+	check_metrics(job, &options);
+	fuzz_check(!vt_write_job_speedscope(job, &options, null), "no profile");
+	fuzz_check(!vt_write_job_folded(job, &options, null), "no folded stacks");
 	fclose(out);
 	fclose(null);
 	vt_job_init(&again);
@@ -167,27 +199,63 @@ static void use(struct vt_job *job)
 	free(text);
 }
 
+static bool is_same_text(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+static bool is_same_frame(const struct vt_job_frame *a, const struct vt_job_frame *b)
+{
+	return a->kind == b->kind && a->line == b->line && a->program == b->program &&
+	       is_same_text(a->function, b->function) && is_same_text(a->file, b->file) &&
+	       is_same_text(a->module, b->module);
+}
+
+/* From the third time on frames are found by their bytes instead of being parsed. */
+static void check_seen(const struct vt_job *once, const char *text, size_t n)
+{
+	struct vt_job job;
+
+	vt_job_init(&job);
+	for (int i = 0; i < 3; i++) {
+		struct vt_error *err = vt_job_load_text(&job, text, n, "p");
+
+		fuzz_check(!err, "it was accepted before: %s", err->message);
+	}
+	fuzz_check(job.frames.n == once->frames.n && job.stacks.n == once->stacks.n &&
+			   job.doings.n == once->doings.n,
+		   "the same document has other parts");
+	for (size_t i = 0; i < job.frames.n; i++)
+		fuzz_check(is_same_frame(&job.frames.data[i], &once->frames.data[i]), "frame %zu",
+			   i);
+	vt_job_deinit(&job);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static char text[1u << 16];
+	const char *document = (const char *)data;
+	bool is_edited = !size || data[0] != '{';
 	struct vt_error *err;
 	struct vt_job job;
 
 	vt_job_init(&job);
-	if (size && data[0] == '{') {
-		err = vt_job_load_text(&job, (const char *)data, size, "p");
-	} else {
+	if (is_edited) {
 		size = json_edits_make(&edits, data, size, text, sizeof(text));
-		err = vt_job_load_text(&job, text, size, "p");
+		document = text;
+	}
+	err = vt_job_load_text(&job, document, size, "p");
+	if (is_edited)
 		fuzz_check(!err || !strstr(err->message, "not JSON") ||
 				   strstr(err->message, "too big"),
 			   "the edits are no JSON: %s", err->message);
-	}
-	if (!err)
+	if (!err) {
+		check_seen(&job, document, size);
 		use(&job);
-	else
+	} else {
 		fuzz_check(!job.members.n, "something is left of what was refused: %s",
 			   err->message);
+	}
 	vt_error_destroy(err);
 	vt_job_deinit(&job);
 	return 0;

@@ -3,15 +3,20 @@
  * Saved reports, damaged: reading one comes to an end, and what is read holds together, so that it
  * can be compared and written. An input is the text of a report, if it begins with a brace; else
  * edits of a sound one, 4 bytes each: which value, and by what it is replaced. So most inputs are
- * JSON still.
+ * JSON still. Whatever is JSON and says that it is a report also becomes the document of a page.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "fuzz.h"
 #include "json_edits.h"
 #include "report/diff/diff.h"
 #include "report/diff/growth.h"
+#include "report/html/saved.h"
+#include "report/html/saved_packed.h"
 #include "report/json/load.h"
+#include "report/text/text.h"
+#include "report/profile/memory.h"
 #include "report/writer.h"
 
 /* A small one that has everything that is read; fuzzing needs it short. */
@@ -151,6 +156,7 @@ static void use(const struct vt_model *before, const struct vt_model *after)
 	static const struct vt_diff_options what = { .traces = true };
 	struct vt_growth growth;
 	struct vt_diff diff;
+	struct vt_line line;
 	FILE *out = fopen("/dev/null", "we");
 
 	if (!out)
@@ -159,6 +165,12 @@ static void use(const struct vt_model *before, const struct vt_model *after)
 	fuzz_check(!vt_diff_write_text(&diff, &what, &options, out), "no text");
 	fuzz_check(!vt_diff_write_json(&diff, out), "no JSON");
 	vt_diff_deinit(&diff);
+	vt_line_init(&line, out, &options);
+	vt_text_map(&line, after);
+	fuzz_check(!vt_line_finish(&line), "no map");
+	fuzz_check(!vt_write_report_pprof(before, &options, out), "no profile for pprof");
+	fuzz_check(!vt_write_report_speedscope(before, &options, out), "no profile for speedscope");
+	fuzz_check(!vt_write_report_folded(before, &options, out), "no folded stacks");
 	for (int by = VT_GROWTH_BY_SITE; by <= VT_GROWTH_BY_LINE; by++) {
 		vt_growth_init(&growth, (enum vt_growth_by)by);
 		fuzz_check(vt_growth_add(&growth, before) && vt_growth_add(&growth, after),
@@ -166,6 +178,37 @@ static void use(const struct vt_model *before, const struct vt_model *after)
 		vt_growth_deinit(&growth);
 	}
 	fclose(out);
+}
+
+/* A page reads what is written as JSON, and each key once. */
+static void check_page(const char *text, size_t n)
+{
+	static const struct vt_writer_options options = { 0 };
+	struct vt_html_saved saved;
+	struct vt_str copy = { 0 };
+	struct vt_error *err;
+	json_t *read;
+	char *written = NULL;
+	size_t n_written = 0;
+	FILE *out;
+
+	vt_str_addn(&copy, text, n);
+	err = vt_html_saved_init_text("saved", &copy, &saved);
+	vt_str_deinit(&copy);
+	if (err) {
+		vt_error_destroy(err);
+		return;
+	}
+	out = open_memstream(&written, &n_written);
+	if (!out)
+		exit(1);
+	fuzz_check(!vt_html_write_saved(saved.root, &options, out), "no document of a page");
+	fclose(out);
+	read = json_loadb(written, n_written, JSON_REJECT_DUPLICATES, NULL);
+	fuzz_check(read, "the document of a page is no JSON: %s", written);
+	json_decref(read);
+	free(written);
+	vt_html_saved_deinit(&saved);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -178,12 +221,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	vt_model_init(&sound);
 	if (size && data[0] == '{') {
 		err = vt_report_load_text((const char *)data, size, &model);
+		check_page((const char *)data, size);
 	} else {
 		size = json_edits_make(&edits, data, size, text, sizeof(text));
 		err = vt_report_load_text(text, size, &model);
 		fuzz_check(!err || !strstr(err->message, "not JSON") ||
 				   strstr(err->message, "too big"),
 			   "the edits are no JSON: %s", err->message);
+		check_page(text, size);
 	}
 	if (!err) {
 		check_model(&model);

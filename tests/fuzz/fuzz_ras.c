@@ -17,13 +17,8 @@ size_t fuzz_seed(unsigned int number, uint8_t *data, size_t max)
 {
 	static const char *const seeds[] = { ras_2_24, ras_2_27, ras_2_28,
 					     ras_2_29, ras_well, ras_status };
-	size_t n = number < sizeof(seeds) / sizeof(seeds[0]) ? strlen(seeds[number]) : 0;
 
-	if (n > max)
-		return 0;
-	if (n)
-		memcpy(data, seeds[number], n);
-	return n;
+	return fuzz_seed_of(seeds, sizeof(seeds) / sizeof(seeds[0]), number, data, max);
 }
 
 static void check_groups(const struct vt_ras *ras)

@@ -9,12 +9,15 @@
 #include "fuzz.h"
 #include "unit/walk/recorder/recorder_image.h"
 #include "walk/recorder/join.h"
+#include "walk/recorder/launches.h"
 #include "walk/recorder/stacks.h"
 
 #define N_BLOCKS 40
 #define N_STACKS 10
 #define MAX_EDITS 16
 #define EDIT_BYTES 8
+#define N_LAUNCHES 30
+#define LAUNCHES_AT 5 /* the stream's place */
 #define BLOCK(i) (UINT64_C(0x7fe000000000) + (uint64_t)(i)*512)
 
 enum { HOW_RUNNING = 1, HOW_MOVING = 2 };
@@ -28,6 +31,7 @@ enum where {
 	IN_CODES,
 	IN_ARRAYS,
 	IN_TRAP,
+	IN_LAUNCHES,
 	N_WHERE
 };
 enum what { SET_WORD, SET_BYTE, ADD, POINT, LARGE, N_WHAT };
@@ -41,6 +45,38 @@ static struct recorder_image image;
 static uint8_t *original;
 static struct edit edits[MAX_EDITS];
 static size_t n_edits, next_edit;
+
+/* One stream, of which some launches have ended. */
+static void fill_launches(void)
+{
+	struct vt_recorder_launches *l = &image.head->launches;
+	struct vt_recorder_launch *ring;
+	uint64_t at;
+
+	l->streams = recorder_image_alloc(&image, VT_LAUNCH_STREAMS *
+							  sizeof(struct vt_recorder_launch_stream));
+	l->names = recorder_image_alloc(&image, 16);
+	memcpy(recorder_image_at(l->names), "one\0two\0three\0", 15);
+	l->names_n = l->names_room = 16;
+	at = recorder_image_alloc(&image, VT_LAUNCH_RING * sizeof(*ring));
+	((struct vt_recorder_launch_stream *)recorder_image_at(l->streams))[LAUNCHES_AT] =
+		(struct vt_recorder_launch_stream){ .key = 0x1000,
+						    .handle = 0x1000,
+						    .ring = at,
+						    .launches_open = N_LAUNCHES,
+						    .done = 3,
+						    .ready = 1 };
+	ring = recorder_image_at(at);
+	for (uint64_t i = 0; i < N_LAUNCHES; i++) {
+		ring[i] = (struct vt_recorder_launch){
+			.number_state = (i + 1) << VT_LAUNCH_STATE_BITS | VT_LAUNCH_SUBMITTED,
+			.kind = VT_LAUNCH_HANDLE,
+			.what = i,
+			.name = 4 * (i % 3) + 1,
+		};
+		ring[i].check = vt_recorder_launch_check(&ring[i]);
+	}
+}
 
 static void fill(void)
 {
@@ -58,10 +94,29 @@ static void fill(void)
 		recorder_image_put(&image, BLOCK(i), 100 + i, i, i % (N_STACKS + 1), 4000);
 	for (unsigned int i = 0; i < 8; i++)
 		recorder_image_put_driver(&image, BLOCK(1000 + i), 4096, VT_DRIVER_DEVICE, i);
+	fill_launches();
 	original = malloc(image.size);
 	if (!original)
 		exit(1);
 	memcpy(original, image.base, image.size);
+}
+
+/* In what is kept of all, in the stream, in its ring, in the names. */
+static uint64_t address_in_launches(const struct edit *e, const struct vt_recorder_launches *was)
+{
+	switch (e->index % 4) {
+	case 0:
+		return image.addr + offsetof(struct vt_recorder_head, launches) +
+		       e->offset % sizeof(*was);
+	case 1:
+		return was->streams + LAUNCHES_AT * sizeof(struct vt_recorder_launch_stream) +
+		       e->offset % 128;
+	case 2: /* the ring is behind the names */
+		return was->names + 64 +
+		       e->offset % (N_LAUNCHES * sizeof(struct vt_recorder_launch));
+	default:
+		return was->names + e->offset % 16;
+	}
 }
 
 static uint64_t address_of(const struct edit *e)
@@ -101,6 +156,9 @@ static uint64_t address_of(const struct edit *e)
 	case IN_ARRAYS:
 		addr = image.addr + offsetof(struct vt_recorder_head, codes) +
 		       e->offset % (3 * sizeof(struct vt_recorder_array));
+		break;
+	case IN_LAUNCHES:
+		addr = address_in_launches(e, &was->launches);
 		break;
 	default:
 		addr = image.addr + offsetof(struct vt_recorder_head, trap) +
@@ -165,6 +223,24 @@ static void check_stacks(const struct vt_recorder_stacks *stacks)
 		fuzz_check(stacks->code_of.data[i] < stacks->codes.n, "place %zu", i);
 }
 
+static void check_launches(const struct vt_recorder_launches_pass *pass)
+{
+	for (size_t i = 0; i < pass->streams.n; i++) {
+		const struct vt_recorder_launch_list *list = &pass->streams.data[i];
+		uint64_t total = vt_recorder_stream_launches(&list->stream), last = 0;
+
+		fuzz_check(list->n <= VT_LAUNCH_RING && list->n_unkept <= total, "stream %zu", i);
+		for (size_t k = 0; k < list->n; k++) {
+			const struct vt_recorder_launched *l = &list->launches[k];
+
+			fuzz_check(l->number > last && l->number <= total, "number of %zu", k);
+			fuzz_check(l->record.kind && l->record.kind < VT_N_LAUNCH_KINDS,
+				   "kind of %zu", k);
+			last = l->number;
+		}
+	}
+}
+
 static size_t join_all(struct vt_recorder_pass *before, struct vt_recorder_pass *after,
 		       const struct vt_recorder_head *head, struct vt_recorder_stacks *stacks)
 {
@@ -204,6 +280,7 @@ static void read_all(void)
 	struct vt_recorder_oom ooms[VT_RECORDER_MAX_OOMS];
 	struct vt_recorder_pass before = { 0 }, after = { 0 };
 	struct vt_recorder_driver_pass driver = { 0 };
+	struct vt_recorder_launches_pass launches = { 0 };
 	struct vt_recorder_stacks stacks = { 0 };
 	enum vt_recorder_found found;
 	size_t n;
@@ -212,17 +289,21 @@ static void read_all(void)
 	vt_error_destroy(vt_recorder_pass_read(&image.src, image.addr, &before));
 	vt_error_destroy(vt_recorder_pass_read(&image.src, image.addr, &after));
 	vt_error_destroy(vt_recorder_driver_read(&image.src, image.addr, &driver));
+	vt_error_destroy(vt_recorder_launches_read(&image.src, image.addr, &launches));
+	check_launches(&launches);
 	fuzz_check(vt_recorder_ooms(&head, ooms) <= VT_RECORDER_MAX_OOMS, "out of memory events");
 	n = join_all(&before, &after, &head, &stacks);
 	vt_error_destroy(vt_recorder_stacks_read(&image.src, image.addr, &stacks));
 	check_stacks(&stacks);
 	if (!n_edits)
 		fuzz_check(n == N_BLOCKS && stacks.n_invalid == 1 /* the one that is none */ &&
-				   driver.blocks.n == 8,
+				   driver.blocks.n == 8 && launches.streams.n == 1 &&
+				   launches.streams.data[0].n == N_LAUNCHES - 3,
 			   "%zu blocks, %zu driver blocks", n, driver.blocks.n);
 	vt_recorder_pass_deinit(&before);
 	vt_recorder_pass_deinit(&after);
 	vt_recorder_driver_deinit(&driver);
+	vt_recorder_launches_deinit(&launches);
 	vt_recorder_stacks_deinit(&stacks);
 }
 

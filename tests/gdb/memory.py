@@ -123,7 +123,7 @@ def test_variables_of_a_core():
 
 # What cannot be the same: the moment, how long it took, and what the process did that holds it or does not.
 MAY_DIFFER = (".time", ".timing", ".process.uptime_s", ".process.state", ".process.tracer", ".read_ns", ".walk_ns", ".kernel_stack",
-              ".wchan", ".held_by", ".process.held_by", ".core", ".cpu", ".usage.ms", ".next")
+              ".wchan", ".held_by", ".process.held_by", ".core", ".cpu", ".usage.ms", ".faults.ms", ".next")
 
 
 def check_saved(saved, reported, what):
@@ -249,8 +249,9 @@ def test_block_expressions():
         check("16" in run.text[7], "input-radix", run.text[7])
         check("x" in run.text[1] and "vramtap:" not in run.text[1], "the answer", run.text[1])
         run = attached(gdb, driver_.pid, "set input-radix 8", f"vramtap block {a:#x}", "show convenience",
-                       f"vramtap block {a - 7:#x} + 1 + 1 + 1 + 1", "vramtap info", "show convenience", symbols=False)
+                       f"vramtap block {a - 7:#x} + 1 + 1 + 1 + 1", "vramtap info", "show convenience", "show max-value-size", "show input-radix", symbols=False)
         equal(variables(run.text[2])["vt_block_addr"], a, f"with input-radix 8, {gdb}")
+        check("65536" in run.text[6] and " 8." in run.text[7], "settings with input-radix 8", run.text[6:8])
         check("usage" in run.text[3], "nine words", run.text[3])
         same_variables(variables(run.text[5]), expected_memory(data), "with input-radix 8")
     with driver() as driver_:

@@ -189,6 +189,13 @@ class Terminal:
     def type(self, text):
         os.write(self.master, text.encode())
 
+    def leave(self):
+        """Lets go of the process and ends gdb."""
+        for command in ("detach", "quit"):
+            self.until("(gdb) ")
+            self.type(command + "\n")
+        self.proc.wait(timeout=20)
+
     def ask(self, command):
         """The answer to a command; every page is asked for."""
         self.until("(gdb) ")
@@ -255,11 +262,7 @@ def test_terminal():
             os.unlink(saved)
             text, _ = terminal.ask("")
             check(not os.path.exists(saved), "save was repeated by an empty line")
-            terminal.until("(gdb) ")
-            terminal.type("detach\n")
-            terminal.until("(gdb) ")
-            terminal.type("quit\n")
-            terminal.proc.wait(timeout=20)
+            terminal.leave()
         finally:
             terminal.close()
         check(not os.path.exists(directory_of(terminal.proc.pid)), "the directory is left", directory_of(terminal.proc.pid))

@@ -8,7 +8,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "functional"))
 import folklore  # noqa: E402
-from harness import main  # noqa: E402
+from harness import main, target  # noqa: E402
 
 
 class Gpu(folklore.Device):
@@ -23,6 +23,11 @@ class Gpu(folklore.Device):
     @staticmethod
     def python(version):  # pylint: disable=unused-argument
         return [sys.executable]
+
+    @staticmethod
+    def start(version, argv, env):
+        return target([*Gpu.python(version), "-B", "-W", "ignore", *argv], ready="READY", env=env, start_new_session=True,
+                               stderr=subprocess.DEVNULL)
 
     @staticmethod
     def environment(mib=None, **more):  # pylint: disable=unused-argument

@@ -131,6 +131,43 @@ def test_triage_hangs_inside():
     check(all(d["uuid"] for d in document["found"]["devices"]), "UUIDs", document["found"]["devices"])
 
 
+def kernels_of(document):
+    """By rank, and shown."""
+    found = {m["rank"]: m.get("kernels") for m in document["members"] if m["role"] == "rank"}
+    for rank, kernels in sorted(found.items()):
+        print(f"  FIGURE triage --kernels: rank {rank}: {kernels}", flush=True)
+    return found
+
+
+def test_triage_hangs_kernels_asleep():
+    """What its stack says of the last rank rests on what the GPUs run, too: the other's waits in NCCL's kernel, and its own runs nothing."""
+    for options in ((), ("--inject",)):
+        document = culprit_is_named("asleep", "cuda-gdb sees nothing run on the GPU of", "ncclDevKernel_AllReduce", function="read_slowly",
+                                    options=("--kernels", *options))
+        kernels = kernels_of(document)
+        equal((kernels[0]["state"], kernels[LAST]["state"]), ("told", "none"), "what runs")
+        check(all(k["name"].startswith("ncclDevKernel_AllReduce") for k in kernels[0]["kernels"]) and not kernels[0]["more"], "NCCL's", kernels[0])
+
+
+def test_triage_hangs_kernels_other():
+    """Both GPUs are in NCCL, in different collectives: nobody is accused by that."""
+    with ranks_in("other") as ranks:
+        document, text = triage(ranks, "--kernels")
+        print("  | " + text.replace("\n", "\n  | "))
+        equal({k["state"] for k in kernels_of(document).values()}, {"told"}, "what runs")
+        equal([v["text"] for v in document["found"]["verdicts"] if v["code"] == "gpus-differ"], [], "said of them")
+        check("What the GPUs run" in text, "the section", text)
+
+
+def test_triage_hangs_kernels_healthy():
+    """A job that is well is not given to the debugger, and is not accused."""
+    with ranks_in("none") as ranks:
+        for _ in range(5):
+            document, _ = triage(ranks, "--kernels")
+            check(all(k["state"] == "refused" for k in kernels_of(document).values()), "what runs", document["members"])
+            equal([v["text"] for v in document["found"]["verdicts"] if v["alarm"]], [], "alarms")
+
+
 def test_triage_hangs_healthy():
     with ranks_in("none") as ranks:
         for _ in range(20):

@@ -132,7 +132,9 @@ def test_usage_of_one():
               (device["memory"]["used_bytes"], device["memory"]["total_bytes"]), "NVML's figures and cudaMemGetInfo's")
         totals = data["pytorch"]["allocators"][0]["totals"]
         for option in ("--read-only", "--no-stop"):
-            other = report_json(proc.pid, option)
+            # Without a stop no registers are known, and the libc of Ubuntu 24.04 needs %rbp: stacks that are cut are a partial report.
+            other = report_json(proc.pid, option, expect=(COMPLETE, PARTIAL) if option == "--no-stop" else COMPLETE)
+            equal({d["code"] for d in other["diagnostics"] if d["level"] == "missing"} - {"cut-stacks"}, set(), "what is missing")
             agrees(nvml, other)
             equal([d["memory"]["from"] for d in other["cuda"]["devices"]], ["NVML"], "the device is known from outside")
             equal(other["cuda"]["devices"][0]["memory"]["used_bytes"], cuda["memory"]["used_bytes"], "used")

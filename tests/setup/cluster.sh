@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# cluster.sh NAME...: what starts programs on many machines, in the cache, to be tried on this one: slurm, openmpi, mpich, clustershell.
+# cluster.sh NAME...: what starts programs on many machines, in the cache, to be tried on this one: slurm, openmpi, mpich, clustershell,
+# kubectl.
 # From Debian's packages; nothing is installed, so no daemon is started, and no user made: see apt.sh. The second time it does nothing.
 #
 #   $cache/cluster/NAME/bin    the programs, run with the C library and the libraries of that suite
@@ -10,7 +11,6 @@
 # 65 MB.
 # Needs apt, dpkg-deb, debian-archive-keyring. VRAMTAP_SETUP_LIMIT is how many seconds one step may take.
 set -u
-suite=bookworm
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
 limit=${VRAMTAP_SETUP_LIMIT:-900}
 # shellcheck disable=SC1091 # it is looked at by itself
@@ -24,10 +24,11 @@ say()
 # Of each: the packages, and the programs as "name in bin=path in the package".
 describe()
 {
+	suite=bookworm
 	case $name in
 	slurm)
 		packages='slurmctld slurmd slurm-client munge'
-		programs='srun=usr/bin/srun squeue=usr/bin/squeue scontrol=usr/bin/scontrol scancel=usr/bin/scancel
+		programs='srun=usr/bin/srun squeue=usr/bin/squeue scontrol=usr/bin/scontrol scancel=usr/bin/scancel sbatch=usr/bin/sbatch
 			slurmctld=usr/sbin/slurmctld-wlm slurmd=usr/sbin/slurmd-wlm slurmstepd=usr/sbin/slurmstepd-wlm munged=usr/sbin/munged'
 		;;
 	openmpi)
@@ -40,6 +41,11 @@ describe()
 		;;
 	clustershell)
 		packages=clustershell
+		programs=
+		;;
+	kubectl) # the one of bookworm knows no debug containers
+		suite=trixie
+		packages=kubernetes-client
 		programs=
 		;;
 	*) return 1 ;;
@@ -74,6 +80,8 @@ move_programs()
 # What is no program of the machine's kind.
 wrap_programs()
 {
+	# It needs nothing but a C library, of any age.
+	[ "$name" != kubectl ] || ln -s ../root/usr/bin/kubectl "$work/bin/kubectl" || return 1
 	[ "$name" = clustershell ] || return 0
 	for program in clush nodeset; do
 		cat >"$work/bin/$program" <<LAUNCHER
@@ -93,7 +101,7 @@ unpack_packages()
 	for deb in "$work"/archives/*.deb; do
 		dpkg-deb -x "$deb" "$work/root" || return 1
 	done
-	move_programs >>"$work/log" 2>&1 || return 1
+	[ -z "$programs" ] || move_programs >>"$work/log" 2>&1 || return 1
 	wrap_programs
 	rm -rf "$work/root/usr/share" "$work/root/usr/include" "$work/archives" "$work/lists" "$work"/*cache.bin
 }
@@ -101,8 +109,9 @@ unpack_packages()
 starts()
 {
 	case $name in
-	slurm) "$dest/bin/slurmd" -V ;;
+	slurm) [ -e "$dest/bin/sbatch" ] && "$dest/bin/slurmd" -V ;;
 	clustershell) [ "$("$dest/bin/nodeset" --expand 'a[1-2]')" = 'a1 a2' ] ;;
+	kubectl) "$dest/bin/kubectl" version --client ;;
 	openmpi) OPAL_PREFIX=$dest/root/usr "$dest/bin/mpirun" --version ;;
 	*) "$dest/bin/mpirun" --version ;;
 	esac >/dev/null 2>&1

@@ -48,9 +48,21 @@ from_debian() {
 	sh "$here/setup/gdb.sh" new gdb trixie forky
 	sh "$here/setup/gdb.sh" minimal gdb-minimal bookworm
 	sh "$here/setup/gdb.sh" old gdb-minimal bullseye
-	# Without these the tests of examples/triage-*.sh are skipped.
-	sh "$here/setup/cluster.sh" slurm openmpi mpich clustershell
+	# Without it the profiles that are written for it are read by nobody.
+	sh "$here/setup/pprof.sh"
+	# Without these the tests of vramtap triage on many nodes are skipped.
+	sh "$here/setup/cluster.sh" slurm openmpi mpich clustershell kubectl
 	return $status
+}
+
+# Without one of these tests/packages/ says so and goes on with the others.
+roots() {
+	while read -r name _ _ _ mark; do
+		case $name,$mark,${VRAMTAP_SOAK:-} in
+		,* | \#* | *,soak,) continue ;;
+		esac
+		sh "$here/setup/root.sh" "$name"
+	done <"$here/setup/roots"
 }
 
 sh "$here/simcuda/build.sh" "$cache/simcuda" || exit 1
@@ -59,5 +71,6 @@ from_pypi &
 pypi=$!
 from_debian
 debian=$?
+roots
 wait $pypi && exit $debian
 exit 1

@@ -28,6 +28,12 @@ int cuMemUnmap(uint64_t p, size_t n), cuMemAddressFree(uint64_t p, size_t n);
 int cuStreamBeginCapture_v2(void *s, int mode), cuStreamEndCapture(void *s, void **g),
 	cuEventQuery(void *e), cuCtxRecordEvent(void *c, void *e);
 int cuThreadExchangeStreamCaptureMode(int *mode);
+int cudaMallocHost(void **p, size_t n);
+int cuStreamWaitValue32_v2(void *s, uint64_t at, unsigned value, unsigned flags);
+int cuStreamWaitValue64_v2(void *s, uint64_t at, uint64_t value, unsigned flags);
+int cuStreamWriteValue32_v2(void *s, uint64_t at, unsigned value, unsigned flags);
+int cuStreamWriteValue64_v2(void *s, uint64_t at, uint64_t value, unsigned flags);
+int cuStreamBatchMemOp_v2(void *s, unsigned n, const uint64_t (*ops)[6], unsigned flags);
 int cuMemAllocAsync(uint64_t *p, size_t n, void *s), cuMemFreeAsync(uint64_t p, void *s);
 int cuPointerGetAttribute(void *v, int attr, uint64_t p),
 	cuMemPoolGetAttribute(void *, int, void *);
@@ -216,6 +222,44 @@ static void check_streams(void)
 	CHECK(cudaEventQuery(e) == 0);
 }
 
+/* API: the four comparisons, and the order of a batch */
+static void check_values(void)
+{
+	void *s1 = NULL, *s2 = NULL, *device = NULL;
+	volatile uint32_t *host = NULL;
+	uint64_t batch[3][6] = { { 1 }, { 2 }, { 6 } };
+
+	CHECK(cudaStreamCreate(&s1) == 0 && cudaStreamCreate(&s2) == 0);
+	CHECK(cudaMallocHost((void **)&host, 4096) == 0 && cudaMalloc(&device, 4096) == 0);
+	host[0] = 5;
+	CHECK(cuStreamWaitValue32_v2(s1, (uint64_t)&host[0], 0x7fffffff, 0) == 0); /* GEQ */
+	CHECK(cuStreamWaitValue32_v2(s2, (uint64_t)&host[0], 0xfffffff0, 0) == 0); /* cyclic */
+	CHECK(cudaStreamSynchronize(s2) == 0 && cudaStreamQuery(s1) == 600);
+	host[0] = 0x80000000;
+	CHECK(cudaStreamSynchronize(s1) == 0);
+	CHECK(cuStreamWaitValue32_v2(s1, (uint64_t)&host[0], 3, 1) == 0);          /* EQ */
+	CHECK(cuStreamWaitValue32_v2(s1, (uint64_t)&host[1], 6, 2) == 0);          /* AND */
+	CHECK(cuStreamWaitValue32_v2(s1, (uint64_t)&host[2], 0xfffffffe, 3) == 0); /* NOR */
+	host[1] = 1;
+	host[2] = 1;
+	CHECK(cuStreamWriteValue32_v2(s2, (uint64_t)&host[0], 3, 0) == 0);
+	CHECK(cudaStreamSynchronize(s2) == 0 && host[0] == 3 && cudaStreamQuery(s1) == 600);
+	host[1] = 4;
+	usleep(20000);
+	CHECK(cudaStreamQuery(s1) == 600);
+	host[2] = 0;
+	CHECK(cudaStreamSynchronize(s1) == 0);
+	batch[0][1] = (uint64_t)device;
+	batch[0][2] = 7;
+	batch[1][1] = (uint64_t)&host[3];
+	batch[1][2] = 9;
+	CHECK(cuStreamBatchMemOp_v2(s1, 3, batch, 0) == 0 && cudaStreamQuery(s1) == 600);
+	CHECK(host[3] == 0);
+	CHECK(cuStreamWriteValue64_v2(s2, (uint64_t)device, 7, 0) == 0);
+	CHECK(cudaStreamSynchronize(s1) == 0 && host[3] == 9);
+	CHECK(cuStreamWaitValue64_v2(s1, 0x7000, 7, 0) == 1);
+}
+
 static void *query_elsewhere(void *event)
 {
 	return (void *)(intptr_t)cuEventQuery(event);
@@ -355,6 +399,7 @@ int main(void)
 	check_vmm();
 	check_kinds();
 	check_streams();
+	check_values();
 	check_capture();
 	check_hang();
 	check_faults();

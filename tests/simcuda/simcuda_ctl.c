@@ -65,6 +65,7 @@ static void show(void)
 {
 	printf("hang %d\ncontexts_created %d\nblocked %d\ncalls %d\narmed %d\n", ctl->hang,
 	       ctl->contexts_created, ctl->blocked, ctl->calls, ctl->armed);
+	printf("stream_queries %d\nspoiling %d\n", ctl->stream_queries, ctl->spoiling);
 	for (int i = 0; i < SIMCUDA_FAULTS; i++)
 		if (ctl->fault[i].mode)
 			printf("fault %.44s mode %d arg %d after %d count %d seen %d\n",

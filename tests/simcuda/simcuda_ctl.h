@@ -47,6 +47,9 @@ struct simcuda_ctl {
 	int32_t armed;            /* not zero: fault slots are in use */
 	int32_t reserved;
 	struct simcuda_fault fault[SIMCUDA_FAULTS];
+	int32_t stream_queries; /* out: questions whether a stream has work */
+	int32_t spoiling;       /* out: those of a stream that captured */
+	int32_t query_us;       /* how long such a question takes before it looks at the stream */
 };
 
 _Static_assert(sizeof(struct simcuda_ctl) <= SIMCUDA_CTL_SIZE, "the control file is one page");
@@ -59,6 +62,8 @@ extern int simcuda_contexts_created;
 void simcuda_set_hang(int device_mask);
 /* Parse one fault ("cudaMalloc:block:after=3:count=1"); 0, or -1 when it is malformed. */
 int simcuda_set_fault(const char *spec);
+/* Takes the knobs of the environment, as at the start: for a forked child that has others. */
+void simcuda_configure(void);
 void simcuda_clear_faults(void);
 /* Threads that wait now (shared, where there is a control file). */
 int simcuda_blocked(void);

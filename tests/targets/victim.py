@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""victim.py STATS_FILE [torch]: a Python program whose threads wait in every way Python has, and check what they get.
+"""victim.py STATS_FILE [torch | gc]: a Python program whose threads wait in every way Python has, and check what they get.
 
-The layout of the file is that of victim.h. With "torch" threads use PyTorch on a GPU, too.
+The layout of the file is that of victim.h. With "torch" threads use PyTorch on a GPU, too; with "gc" 16 more collect garbage. It ends as
+the programs of spy.h do.
 """
 
 import ctypes
@@ -20,7 +21,8 @@ import time
 HEAD = 16 + 160
 THREAD = 4 * 8 + 32
 MAX_THREADS = 40
-LATE_MS = 3000  # a busy machine may let a thread wait for the processor as long as this
+# A busy machine may let a thread wait for the processor as long as this, and one of many threads that collect garbage for the GIL.
+LATE_MS = 60000 if sys.argv[2:] == ["gc"] else 3000
 
 libc = ctypes.CDLL(None)
 libc.prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # PR_SET_PTRACER, PR_SET_PTRACER_ANY
@@ -44,7 +46,7 @@ def run(thread, name, function):
             what = "wrong result"
         except BaseException as e:  # an OSError is exactly what must not be seen
             fine = False
-            what = repr(e)
+            what = str(e) if isinstance(e, AssertionError) else repr(e)
         if not fine:
             errors += 1
             put(thread, 2, errors)
@@ -58,7 +60,9 @@ def timed(ms, function):
         start = time.monotonic()
         fine = function()
         took = (time.monotonic() - start) * 1e3
-        return fine and ms - 0.5 <= took <= ms + LATE_MS
+        if not ms - 0.5 <= took <= ms + LATE_MS:
+            raise AssertionError(f"took {took:.2f} ms, not {ms}")
+        return fine
 
     return check
 
@@ -171,10 +175,53 @@ def torch_kinds():
             ("kept", lambda: time.sleep(0.01) is None and len(keep) == 2000)]
 
 
+class Link:
+    """Half of a cycle."""
+
+    def __init__(self, other):
+        self.other = other
+
+
+def gc_kinds():
+    import gc
+    import weakref
+
+    def collect():
+        """Each cycle of this thread is gone when its collection, or another thread's, is over."""
+        watched = []
+        for _ in range(50):
+            one = Link(None)
+            one.other = Link(one)
+            watched.append(weakref.ref(one))
+            del one
+        for _ in range(100):
+            gc.collect()
+            if not any(ref() for ref in watched):
+                return True
+            time.sleep(0.002)
+        return False
+
+    return [("collect", collect)] * 16
+
+
+UNHARMED, HARMED = 42, 43  # SPY_UNHARMED and SPY_HARMED of spy.h
+
+
+def end(*_):
+    errors = sum(struct.unpack_from("<Q", stats, HEAD + i * THREAD + 16)[0] for i in range(len(KINDS)))
+    os._exit(HARMED if errors else UNHARMED)
+
+
+signal.signal(signal.SIGTERM, end)
 if sys.argv[2:] == ["torch"]:
     KINDS += torch_kinds()
+if sys.argv[2:] == ["gc"]:
+    KINDS += gc_kinds()
+# A signal that another thread takes does not wake up the main one, which alone runs Python's handlers.
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 for i, (name, function) in enumerate(KINDS):
     threading.Thread(target=run, args=(i, name, function), daemon=True).start()
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 all_started.set()
 time.sleep(0.2)
 struct.pack_into("<QQ", stats, 0, 1, len(KINDS))

@@ -41,9 +41,9 @@ if [ -z "$checked" ] || [ "$checked" != "$written" ]; then
 fi
 
 set -- "$map" doc/internals/*.md doc/GLOSSARY.md doc/SAFETY.md doc/RELEASING.md HACKING.md \
-	CONTRIBUTING.md SECURITY.md
+	CONTRIBUTING.md SECURITY.md packaging/README.md
 # shellcheck disable=SC2016 # quotes of Markdown
-paths=$(grep -ohE '`(src|helper|include|tests|scripts|doc|examples|bench|gdbcmds)/[A-Za-z0-9_./*-]*`' "$@" |
+paths=$(grep -ohE '`(src|helper|include|tests|scripts|doc|examples|bench|gdbcmds|packaging)/[A-Za-z0-9_./*-]*`' "$@" |
 	tr -d '`' | sort -u)
 [ -n "$paths" ] || complain 'the documents name no path'
 for path in $paths; do

@@ -11,8 +11,10 @@ helper:             walk/torch
 helper/recorder:    walk/native walk/python
 src/base:
 src/json:           base
+src/prometheus:     base
 src/target:         base
 src/target/core:    base target
+src/faults:         base
 src/usage:          base
 src/usage/asker:
 src/inject:         base target inject/stub
@@ -29,26 +31,34 @@ src/walk/libpools:  base target walk/heap walk/native walk/python walk/pyheap
 src/walk/torch:     base target walk/native walk/python
 src/walk/recorder:  base target walk/python
 src/model:          base json
+src/kernels:        base model
 src/advise:         base model
 src/explain:        base target model walk/native walk/python
 src/owners:         base model walk/heap walk/pyheap walk/python walk/tensors walk/arrays
-src/collect:        base advise owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools walk/asyncio model explain usage
+src/collect:        base advise owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools walk/asyncio model explain usage faults kernels
 src/report:         base model
 src/report/text:    base model report
+src/report/profile: base json model report
+src/report/snapshot: base model report
 src/report/json:    base json model report
+src/report/html:    base json model report report/json
 src/report/diff:    base json model report report/text report/json
 src/job:            base model
 src/job/rules:      base model job
 src/job/ras:        base json job
-src/job/json:       json model report job job/ras
+src/job/html:       base report report/html job job/json
+src/job/json:       base json model report job job/ras
+src/job/prometheus: base prometheus report job job/json
 src/job/text:       base model report report/text job
+src/job/profile:    base report report/profile job job/text
 src/record:         base target inject inject/recorder walk/torch walk/recorder collect model report
 src/relieve:        base json target inject walk/torch walk/python model report report/text report/diff collect
+src/cluster:        base
 src/triage:         base target walk/native report collect job job/ras job/json
-src/ps:             base json target model explain collect report report/text report/json
+src/ps:             base json prometheus target model explain collect report report/text report/json
 src/gdb:            base model report/text collect
-src/cmd:            base advise json target inject/recorder walk/torch model collect report report/text report/json report/diff
-                    job/rules job/json job/text record relieve triage ps gdb
+src/cmd:            base advise json target inject/recorder kernels walk/torch model collect report report/text report/json report/profile report/snapshot report/html report/diff
+                    job/rules job/html job/json job/prometheus job/profile job/text record relieve triage cluster ps gdb
 '
 
 # The includes of all sources, "ROOM INCLUDED-ROOM FILE:LINE", one a line; the room of a name without a folder is its own.

@@ -94,7 +94,7 @@ _vramtap()
 	-*) wanted=$(_vramtap_options "$program" "$command" | sed 's/=.*/=/;s/\[=.*//') ;;
 	*)
 		case $command in
-		diff)
+		diff | html)
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -f -- "$current")
 			return

@@ -49,7 +49,7 @@ function __vramtap_arguments
     switch (__vramtap_command)
         case help
             __vramtap_commands
-        case diff
+        case diff html
             __fish_complete_path (commandline --current-token)
         case run
             __fish_complete_subcommand --fcs-skip=2

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -16,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/random.h"
 #include "inject/recorder/recorder.h"
 
 /* from the connection to the first word, which is sent at once */
@@ -47,7 +47,7 @@ static struct vt_error *make_listener(struct vt_gate *gate)
 	uint64_t random[2];
 	size_t len;
 
-	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+	if (!vt_random(random, sizeof(random)))
 		return vt_error_create_os(errno, "cannot get random numbers");
 	len = (size_t)snprintf(gate->name, sizeof(gate->name), "vramtap-run-%016llx%016llx",
 			       (unsigned long long)random[0], (unsigned long long)random[1]);

@@ -20,7 +20,7 @@
 
 static const char *const call_names[] = {
 #define X(name) #name,
-	VT_RECORDER_DRIVER_CALLS(X) VT_RECORDER_RUNTIME_CALLS(X)
+	VT_RECORDER_CALLS(X) VT_RECORDER_LAUNCHES(X)
 #undef X
 };
 
@@ -35,8 +35,9 @@ struct file {
 struct search {
 	struct vt_modules *modules;
 	struct vt_memsrc *src;
+	enum vt_got_calls calls;
 	struct vt_recorder_got *got;
-	size_t n;
+	size_t n, room;
 };
 
 static bool copy_at(const struct vt_module *module, uint64_t offset, void *to, uint64_t len)
@@ -60,16 +61,18 @@ static const char *string_at(const struct file *file, uint64_t index)
 	return memchr(text, '\0', room < MAX_NAME ? room : MAX_NAME) ? text : NULL;
 }
 
-/* enum vt_recorder_call; VT_N_CALLS: none of them. */
-static uint32_t call_of(const char *name)
+/* enum vt_recorder_call; VT_N_ALL_CALLS: none of those that are searched for. */
+static uint32_t call_of(const struct search *search, const char *name)
 {
-	uint32_t i = 0;
+	uint32_t i = search->calls == VT_GOT_LAUNCHES ? VT_N_CALLS : 0;
+	uint32_t end = search->calls == VT_GOT_LAUNCHES ? VT_N_ALL_CALLS : VT_N_CALLS;
+	const char *start = name + strspn(name, "_");
 
-	if (name[0] != 'c' || name[1] != 'u')
-		return VT_N_CALLS;
-	while (i < VT_N_CALLS && strcmp(name, call_names[i]) != 0)
+	if (start[0] != 'c' || start[1] != 'u')
+		return VT_N_ALL_CALLS;
+	while (i < end && strcmp(name, call_names[i]) != 0)
 		i++;
-	return i;
+	return i < end ? i : VT_N_ALL_CALLS;
 }
 
 static bool needs(const struct file *file, const struct vt_module *other)
@@ -90,7 +93,8 @@ static bool needs(const struct file *file, const struct vt_module *other)
  */
 static uint64_t resolve(const struct search *search, const struct file *file, const char *name)
 {
-	const char *prefix = name[2] == 'd' ? "libcudart" : "libcuda.so";
+	const char *start = name + strspn(name, "_");
+	const char *prefix = start[2] == 'd' ? "libcudart" : "libcuda.so";
 	uint64_t found = 0, asked_for = 0;
 	unsigned int n = 0;
 
@@ -162,7 +166,7 @@ static void add_slot(struct search *search, const struct file *file, const char 
 		got.original = resolve(search, file, name);
 	if (!got.original || !is_code(search, got.original) || !is_code(search, got.value))
 		return;
-	if (search->n < VT_MAX_GOT)
+	if (search->n < search->room)
 		search->got[search->n] = got;
 	search->n++;
 }
@@ -186,12 +190,12 @@ static void look_at_relocations(struct search *search, const struct file *file, 
 			     sizeof(sym)))
 			continue;
 		name = string_at(file, sym.st_name);
-		call = name ? call_of(name) : VT_N_CALLS;
+		call = name ? call_of(search, name) : VT_N_ALL_CALLS;
 		/*
 		 * A library that defines the function itself is the driver, the runtime, or a
 		 * substitute for them.
 		 */
-		if (call < VT_N_CALLS && sym.st_shndx == SHN_UNDEF)
+		if (call < VT_N_ALL_CALLS && sym.st_shndx == SHN_UNDEF)
 			add_slot(search, file, name, call, rela.r_offset + module->bias);
 	}
 }
@@ -273,9 +277,15 @@ static void look_in_module(struct search *search, const struct vt_module *module
 }
 
 size_t vt_recorder_got_find(struct vt_modules *modules, struct vt_memsrc *src,
-			    struct vt_recorder_got got[VT_MAX_GOT])
+			    enum vt_got_calls calls, struct vt_recorder_got *got, size_t room)
 {
-	struct search search = { .modules = modules, .src = src, .got = got };
+	struct search search = {
+		.modules = modules,
+		.src = src,
+		.calls = calls,
+		.got = got,
+		.room = room,
+	};
 
 	for (size_t i = 0; i < modules->modules.n; i++) {
 		struct vt_module *module = &modules->modules.data[i];

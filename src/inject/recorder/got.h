@@ -11,12 +11,15 @@
 
 #define VT_MAX_GOT 480 /* of VT_RECORDER_MAX_HOOKS */
 
+/* Which functions of recorder_calls.h. */
+enum vt_got_calls { VT_GOT_ALLOCATIONS, VT_GOT_LAUNCHES };
+
 /*
- * All entries of global offset tables for the functions of recorder_calls.h, as far as it is
- * certain what they call. Modules that cannot be read are left out. Returns how many were found; no
- * more than VT_MAX_GOT are written.
+ * All entries of global offset tables for these functions, as far as it is certain what they call.
+ * Modules that cannot be read are left out. Returns how many were found; no more than room are
+ * written.
  */
 size_t vt_recorder_got_find(struct vt_modules *modules, struct vt_memsrc *src,
-			    struct vt_recorder_got got[VT_MAX_GOT]);
+			    enum vt_got_calls calls, struct vt_recorder_got *got, size_t room);
 
 #endif

@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/memfd.h"
 #include "target/live.h"
 #include "target/recorder_head.h"
 
@@ -234,13 +234,7 @@ struct vt_error *vt_recorder_file(int *ret_fd)
 	if (!own_build_id(id))
 		return vt_error_create(VT_ERR_FORMAT, "the embedded recorder has no build id");
 	snprintf(name, sizeof(name), VT_RECORDER_FILE_NAME "-%s", id);
-	/*
-	 * As in inject/stub/stub.c: first the only form that every setting of vm.memfd_noexec
-	 * accepts, then the form for older kernels.
-	 */
-	fd = memfd_create(name, MFD_CLOEXEC | 0x8u /* MFD_NOEXEC_SEAL, Linux 6.3 */);
-	if (fd < 0)
-		fd = memfd_create(name, MFD_CLOEXEC);
+	fd = vt_memfd_create(name, 0);
 	while (fd >= 0 && done < size) {
 		ssize_t n = write(fd, vt_recorder_elf + done, size - done);
 
@@ -292,8 +286,12 @@ struct vt_error *vt_recorder_call(struct vt_helper *helper, const struct vt_resi
 				  enum vt_recorder_op op, const struct vt_recorder_config *config,
 				  uint64_t deadline_ns, uint32_t *status)
 {
-	struct vt_call_recorder_args args = { .control = resident->control, .op = op };
+	struct vt_call_recorder_args args = { .op = op };
 
+	/* It was looked for again, and the process had ended. */
+	if (!resident)
+		return vt_error_create(VT_ERR_GONE, "the recorder is gone, and its process");
+	args.control = resident->control;
 	if (!resident->control || resident->abi != VT_RECORDER_ABI)
 		return vt_error_create(VT_ERR_UNSUPPORTED,
 				       "the recorder in the process is of another version (%u)",

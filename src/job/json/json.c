@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model/doing_json.h"
+#include "model/faults_json.h"
 #include "model/flight.h"
 #include "model/usage_json.h"
 #include "job/internal.h"
@@ -111,8 +112,10 @@ static void put_doings(struct vt_json *json, const struct vt_job *job)
 		if (d->gil >= 0)
 			vt_json_bool(json, "gil", d->gil);
 		vt_put_verdict(json, &d->verdict);
-		vt_put_waits(json, &d->waits, VT_DETAIL_SHARED);
-		put_words(json, "waits_detail", d->waits.detail);
+		vt_put_waits(json, &d->waits, VT_DETAIL_ALL);
+		put_words(json, "waits_detail", d->waits.shared);
+		if (d->waits.detail != d->waits.shared)
+			put_words(json, "waits_own", d->waits.detail);
 		put_words(json, "kernel", d->kernel);
 		vt_json_end_object(json);
 	}
@@ -236,6 +239,14 @@ static void put_requests(struct vt_json *json, const struct vt_job_requests *r)
 	vt_json_end_object(json);
 }
 
+static void put_lost(struct vt_json *json, const struct vt_member *m)
+{
+	if (m->lost == VT_CONTEXT_NOT_LOST)
+		return;
+	vt_json_text(json, "context_lost", vt_context_lost_name(m->lost));
+	vt_json_known(json, "context_lost_by", m->lost_by ? (int64_t)m->lost_by : -1);
+}
+
 static void put_threads(struct vt_json *json, const struct vt_member *m)
 {
 	vt_json_array_line(json, "threads");
@@ -274,6 +285,8 @@ static void put_member(struct vt_json *json, const struct vt_member *m)
 	put_sites(json, m);
 	put_owners(json, &m->owners);
 	vt_flight_put(json, &m->collectives);
+	vt_job_put_kernels(json, &m->kernels);
+	put_lost(json, m);
 	put_threads(json, m);
 	vt_json_text(json, "does", vt_job_state_name(m->state));
 	vt_json_text(json, "operation", m->operation);
@@ -311,6 +324,7 @@ static void put_usages(struct vt_json *json, const struct vt_job *job)
 		vt_json_name(json, "host", job->usages.data[i].host);
 		vt_json_name(json, "system", job->usages.data[i].system);
 		vt_usage_put(json, "usage", &job->usages.data[i].usage);
+		vt_faults_put_log(json, "faults", &job->usages.data[i].faults);
 		vt_json_end_object(json);
 	}
 	vt_json_end_array(json);
@@ -407,6 +421,7 @@ static void put_found(struct vt_json *json, const struct vt_job *job)
 	vt_job_put_chains(json, job);
 	put_verdicts(json, job);
 	put_devices(json, job);
+	vt_job_put_faults(json, job);
 	put_tree(json, job);
 	vt_json_end_object(json);
 }
@@ -417,8 +432,8 @@ struct vt_error *vt_write_job_json(const void *what, const struct vt_writer_opti
 	const struct vt_job *job = what;
 	struct vt_json json;
 
-	(void)options; /* options concern text only */
 	vt_json_init(&json, out);
+	json.compact = options->compact;
 	vt_json_object(&json, NULL);
 	vt_json_text(&json, "schema", VT_JOB_SCHEMA);
 	vt_json_int(&json, "schema_version", VT_JOB_SCHEMA_VERSION);

@@ -1,48 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Loads a job that was saved as JSON into another one: its interned parts are interned again, and
- * its indices become those of the other job.
+ * its indices become those of the other job. It is read part by part, in whatever order the parts
+ * are: members refer to doings, these to stacks, these to frames, and frames come last. So first
+ * each keeps the document's indices; when all of it was read and is right, they are replaced.
  */
 #include <limits.h>
 #include <string.h>
 
+#include "model/faults_json.h"
 #include "model/flight.h"
 #include "model/usage_json.h"
 #include "model/words_0_1.h"
 #include "job/internal.h"
+#include "base/cleanup.h"
 #include "json/in.h"
+#include "json/stream.h"
 #include "job/json/json.h"
+#include "job/json/seen.h"
 #include "job/ras/ras.h"
 
 #define MAX_DEVICE 1023
 #define MAX_BYTES (UINT64_C(1) << 50) /* of one process: a job's totals must not overflow */
 #define MAX_RANK (1 << 24)
+#define UNSEEN_ENOUGH 1024 /* frames */
+
+struct indices {
+	uint32_t *data;
+	size_t n, capacity;
+};
+
+/* Large arrays of the document; an element of one refers to those of the one before. */
+enum section { FRAMES, STACKS, DOINGS, MEMBERS, N_SECTIONS };
 
 struct load {
-	struct vt_json_in in;
+	struct vt_json_in in; /* values: of the part that is being read */
+	struct vt_json_stream stream;
 	struct vt_job *job;
 	const char *prefix;
 	bool only_one;
 	pid_t pid; /* of that member; 0 any */
-	/* Maps the document's indices to the job's, in in.values. */
-	uint32_t *frames, *stacks, *doings;
-	size_t n_frames, n_stacks, n_doings;
+	/* Of the document: */
+	struct vt_arena kept;
+	VT_VEC(struct vt_json_value) rest; /* keys and values of what is no section */
+	size_t first_frame; /* index in job.frames: until they are placed, they wait at its end */
+	bool placed;
+	size_t seen, unseen;   /* frames */
+	struct indices stacks; /* of each: how many frames, and these */
+	VT_VEC(struct vt_job_doing) doings;
+	size_t first_member; /* index in job.members */
+	size_t n_members;
+	bool is_other; /* only_one: the member is of another process */
+	char wrong[N_SECTIONS][sizeof(((struct vt_json_in *)NULL)->wrong)];
 };
 
 /* ---- parts ---- */
 
-static const char *intern(struct load *l, json_t *from, const char *key, const char *otherwise)
+static const char *intern(struct load *l, const struct vt_json_value *from, const char *key,
+			  const char *otherwise)
 {
-	json_t *value = json_object_get(from, key);
+	const struct vt_json_value *value = vt_json_get(from, key);
 	const char *copy;
 
-	if (!value || json_is_null(value))
+	if (!value || vt_json_is(value, VT_JSON_NULL))
 		return otherwise;
-	if (!json_is_string(value)) {
+	if (!vt_json_is(value, VT_JSON_STRING)) {
 		vt_json_in_wrong(&l->in, key, "is not a text");
 		return otherwise;
 	}
-	copy = vt_job_text(l->job, json_string_value(value), json_string_length(value));
+	copy = vt_job_text(l->job, vt_json_string(value), vt_json_length(value));
 	l->in.nomem |= !copy;
 	return copy ? copy : otherwise;
 }
@@ -55,18 +81,18 @@ static const char *intern_text(struct load *l, const char *text)
 	return copy;
 }
 
-static char load_char(struct load *l, json_t *from, const char *key)
+static char load_char(struct load *l, const struct vt_json_value *from, const char *key)
 {
-	json_t *value = json_object_get(from, key);
-	const char *text = json_string_value(value);
+	const struct vt_json_value *value = vt_json_get(from, key);
+	const char *text = vt_json_string(value);
 
-	if (json_string_length(value) == 1 && text[0] > ' ' && text[0] < 0x7f)
+	if (vt_json_length(value) == 1 && text[0] > ' ' && text[0] < 0x7f)
 		return text[0];
 	vt_json_in_wrong(&l->in, key, "is not a letter");
 	return '?';
 }
 
-static uint64_t load_bytes(struct load *l, json_t *from, const char *key)
+static uint64_t load_bytes(struct load *l, const struct vt_json_value *from, const char *key)
 {
 	uint64_t bytes = vt_json_in_need_uint(&l->in, from, key);
 
@@ -76,7 +102,7 @@ static uint64_t load_bytes(struct load *l, json_t *from, const char *key)
 	return 0;
 }
 
-static pid_t load_pid(struct load *l, json_t *from, const char *key)
+static pid_t load_pid(struct load *l, const struct vt_json_value *from, const char *key)
 {
 	int pid = 0;
 
@@ -84,26 +110,27 @@ static pid_t load_pid(struct load *l, json_t *from, const char *key)
 	return pid;
 }
 
-static bool has(json_t *from, const char *key)
+static bool has(const struct vt_json_value *from, const char *key)
 {
-	json_t *value = json_object_get(from, key);
+	const struct vt_json_value *value = vt_json_get(from, key);
 
-	return value && !json_is_null(value);
+	return value && !vt_json_is(value, VT_JSON_NULL);
 }
 
 /* ---- interned parts ---- */
 
-static uint32_t *new_indices(struct load *l, size_t n)
+static void add_frame(struct load *l, const struct vt_job_frame *frame)
 {
-	uint32_t *indices = vt_arena_alloc(l->in.values, (n + 1) * sizeof(*indices));
+	struct vt_job_frame *added = vt_vec_append(&l->job->frames);
 
-	l->in.nomem |= !indices;
-	return indices;
+	if (added)
+		*added = *frame;
+	l->in.nomem |= !added;
 }
 
-static uint32_t load_frame(struct load *l, json_t *from)
+static void load_frame(struct load *l, const struct vt_json_value *from)
 {
-	const char *kind = json_string_value(json_object_get(from, "kind"));
+	const char *kind = vt_json_string(vt_json_get(from, "kind"));
 	struct vt_job_frame frame = {
 		.kind = kind && !strcmp(kind, "python") ? VT_FRAME_PYTHON : VT_FRAME_NATIVE,
 		.function = intern(l, from, "function", NULL),
@@ -115,53 +142,39 @@ static uint32_t load_frame(struct load *l, json_t *from)
 		vt_json_in_wrong(&l->in, "kind", "is missing");
 	vt_json_in_int(&l->in, from, "line", 0, INT_MAX, &frame.line);
 	vt_json_in_bool(&l->in, from, "program", &frame.program);
-	return vt_job_intern_frame(l->job, &frame);
+	add_frame(l, &frame);
 }
 
-static void load_frames(struct load *l, json_t *root)
+static void add_index(struct load *l, struct indices *indices, size_t index)
 {
-	json_t *frames = vt_json_in_array(&l->in, root, "frames");
-	size_t n = json_array_size(frames);
+	uint32_t *added = vt_vec_append(indices);
 
-	l->frames = new_indices(l, n);
-	for (size_t i = 0; i < n && !l->in.nomem && !l->job->failed; i++)
-		l->frames[i] = load_frame(l, vt_json_in_element(&l->in, frames, i, "frames"));
-	l->n_frames = n;
+	if (added)
+		*added = (uint32_t)index;
+	l->in.nomem |= !added;
 }
 
-static uint32_t load_stack(struct load *l, json_t *array, uint32_t *scratch)
+static void load_stack(struct load *l, const struct vt_json_value *array)
 {
-	size_t n = json_array_size(array);
+	size_t n = vt_json_count(array), at = l->stacks.n;
 
-	if (!json_is_array(array))
+	if (!vt_json_is(array, VT_JSON_ARRAY))
 		vt_json_in_wrong(&l->in, "stacks", "has an element that is not an array");
-	for (size_t i = 0; i < n; i++) {
-		scratch[i] = vt_json_in_index(&l->in, array, i, l->n_frames, "stacks");
-		if (l->in.wrong[0])
-			return 0;
-		scratch[i] = l->frames[scratch[i]];
+	add_index(l, &l->stacks, n);
+	for (size_t i = 0; i < n && !l->in.nomem; i++) {
+		uint32_t frame = vt_json_in_index(&l->in, array, i, UINT32_MAX, "stacks");
+
+		/* Those before it are looked at. */
+		if (l->in.wrong[0]) {
+			l->stacks.data[at] = (uint32_t)i;
+			return;
+		}
+		add_index(l, &l->stacks, frame);
 	}
-	return vt_job_intern_stack(l->job, scratch, n);
-}
-
-static void load_stacks(struct load *l, json_t *root)
-{
-	json_t *stacks = vt_json_in_array(&l->in, root, "stacks");
-	size_t n = json_array_size(stacks), longest = 0;
-	uint32_t *scratch;
-
-	for (size_t i = 0; i < n; i++)
-		if (json_array_size(json_array_get(stacks, i)) > longest)
-			longest = json_array_size(json_array_get(stacks, i));
-	scratch = new_indices(l, longest);
-	l->stacks = new_indices(l, n);
-	for (size_t i = 0; i < n && !l->in.nomem && !l->job->failed && !l->in.wrong[0]; i++)
-		l->stacks[i] = load_stack(l, json_array_get(stacks, i), scratch);
-	l->n_stacks = n;
 }
 
 /* vramtap 0.1.0 saved sentences only. */
-static struct vt_verdict load_verdict(struct load *l, json_t *from)
+static struct vt_verdict load_verdict(struct load *l, const struct vt_json_value *from)
 {
 	enum vt_verdict_code code = vt_verdict_code_of(intern(l, from, "verdict_code", NULL));
 	const char *sentence = intern(l, from, "verdict", NULL);
@@ -180,25 +193,29 @@ static struct vt_verdict load_verdict(struct load *l, json_t *from)
 	return verdict;
 }
 
-static struct vt_waits load_waits(struct load *l, json_t *from)
+static struct vt_waits load_waits(struct load *l, const struct vt_json_value *from)
 {
 	enum vt_waits_code code = vt_waits_code_of(intern(l, from, "waits_code", NULL));
 	const char *sentence = intern(l, from, "waits", NULL);
 	struct vt_waits waits = {
 		.code = code,
 		.call = intern(l, from, "waits_call", NULL),
-		.detail = intern(l, from, "waits_detail", NULL),
+		.shared = intern(l, from, "waits_detail", NULL),
+		.detail = intern(l, from, "waits_own", NULL),
 	};
 
 	if (!code && sentence) {
 		l->in.nomem |= !vt_waits_of_0_1(sentence, &l->job->arena, &waits);
 		waits.call = intern_text(l, waits.call);
-		waits.detail = intern_text(l, waits.detail);
+		waits.shared = intern_text(l, waits.detail);
+		waits.detail = NULL;
 	}
+	if (!waits.detail)
+		waits.detail = waits.shared;
 	return waits;
 }
 
-static uint32_t load_doing(struct load *l, json_t *from)
+static void load_doing(struct load *l, const struct vt_json_value *from)
 {
 	uint64_t stack = vt_json_in_need_uint(&l->in, from, "stack");
 	struct vt_job_doing doing = {
@@ -207,7 +224,7 @@ static uint32_t load_doing(struct load *l, json_t *from)
 		.verdict = load_verdict(l, from),
 		.waits = load_waits(l, from),
 		.kernel = intern(l, from, "kernel", NULL),
-	};
+	}, *added;
 	bool gil = false;
 
 	/* All unknown names share one text. */
@@ -218,23 +235,15 @@ static uint32_t load_doing(struct load *l, json_t *from)
 	vt_json_in_bool(&l->in, from, "python", &doing.has_python);
 	vt_json_in_bool(&l->in, from, "deadlock", &doing.deadlock);
 	doing.gil = vt_json_in_bool(&l->in, from, "gil", &gil) ? gil : -1;
-	if (stack >= l->n_stacks)
+	if (stack >= UINT32_MAX)
 		vt_json_in_wrong(&l->in, "stack", "names what does not exist");
+	doing.stack = (uint32_t)stack;
 	if (l->in.wrong[0])
-		return 0;
-	doing.stack = l->stacks[stack];
-	return vt_job_intern_doing(l->job, &doing);
-}
-
-static void load_doings(struct load *l, json_t *root)
-{
-	json_t *doings = vt_json_in_array(&l->in, root, "doings");
-	size_t n = json_array_size(doings);
-
-	l->doings = new_indices(l, n);
-	for (size_t i = 0; i < n && !l->in.nomem && !l->job->failed && !l->in.wrong[0]; i++)
-		l->doings[i] = load_doing(l, vt_json_in_element(&l->in, doings, i, "doings"));
-	l->n_doings = n;
+		return;
+	added = vt_vec_append(&l->doings);
+	if (added)
+		*added = doing;
+	l->in.nomem |= !added;
 }
 
 /* ---- members ---- */
@@ -244,7 +253,7 @@ static const char *role_name(unsigned int i)
 	return vt_role_name((enum vt_role)i);
 }
 
-static void load_label(struct load *l, json_t *from, struct vt_label *label)
+static void load_label(struct load *l, const struct vt_json_value *from, struct vt_label *label)
 {
 	if (!has(from, "pid"))
 		vt_json_in_wrong(&l->in, "pid", "is missing");
@@ -270,12 +279,12 @@ static void load_label(struct load *l, json_t *from, struct vt_label *label)
 }
 
 /* Another version may have lines that are not known here, or lack some. */
-static uint64_t load_line(struct load *l, json_t *from, const char *name)
+static uint64_t load_line(struct load *l, const struct vt_json_value *from, const char *name)
 {
 	return has(from, name) ? load_bytes(l, from, name) : 0;
 }
 
-static void load_ledger(struct load *l, json_t *from, struct vt_job_memory *m)
+static void load_ledger(struct load *l, const struct vt_json_value *from, struct vt_job_memory *m)
 {
 	for (unsigned int i = 0; from && i < VT_N_CLAIMERS; i++)
 		m->claimed[i] = load_line(l, from, vt_claimer_name(i));
@@ -283,7 +292,7 @@ static void load_ledger(struct load *l, json_t *from, struct vt_job_memory *m)
 		m->kinds[kind] = load_line(l, from, vt_job_kind_name(kind));
 }
 
-static void load_memory(struct load *l, json_t *from, struct vt_member *member)
+static void load_memory(struct load *l, const struct vt_json_value *from, struct vt_member *member)
 {
 	struct vt_job_memory *m = vt_vec_append(&member->memory);
 
@@ -310,7 +319,7 @@ static void load_memory(struct load *l, json_t *from, struct vt_member *member)
 		load_ledger(l, vt_json_in_object(&l->in, from, "ledger"), m);
 }
 
-static void load_site(struct load *l, json_t *from, struct vt_member *member)
+static void load_site(struct load *l, const struct vt_json_value *from, struct vt_member *member)
 {
 	struct vt_job_site *s = vt_vec_append(&member->sites);
 
@@ -329,9 +338,10 @@ static const char *owners_state_name(unsigned int i)
 }
 
 /* Categories of a newer vramtap are not known here: they are left out. */
-static void load_owners(struct load *l, json_t *from, struct vt_job_owners *owners)
+static void load_owners(struct load *l, const struct vt_json_value *from,
+			struct vt_job_owners *owners)
 {
-	json_t *bytes;
+	const struct vt_json_value *bytes;
 
 	if (!has(from, "owners"))
 		return;
@@ -352,7 +362,8 @@ static void load_owners(struct load *l, json_t *from, struct vt_job_owners *owne
 }
 
 /* Most of their texts are equal in all ranks. */
-static void load_collectives(struct load *l, json_t *from, struct vt_member *member)
+static void load_collectives(struct load *l, const struct vt_json_value *from,
+			     struct vt_member *member)
 {
 	struct vt_arena *strings = l->in.strings;
 
@@ -362,20 +373,21 @@ static void load_collectives(struct load *l, json_t *from, struct vt_member *mem
 	l->in.nomem |= !vt_job_intern_collectives(l->job, &member->collectives);
 }
 
-typedef void load_part(struct load *l, json_t *from, struct vt_member *member);
+typedef void load_part(struct load *l, const struct vt_json_value *from, struct vt_member *member);
 
-static void load_parts(struct load *l, json_t *from, const char *key, load_part *part,
-		       struct vt_member *member)
+static void load_parts(struct load *l, const struct vt_json_value *from, const char *key,
+		       load_part *part, struct vt_member *member)
 {
-	json_t *array = vt_json_in_array(&l->in, from, key);
+	const struct vt_json_value *array = vt_json_in_array(&l->in, from, key);
 
-	for (size_t i = 0; i < json_array_size(array) && !l->in.nomem; i++)
+	for (size_t i = 0; i < vt_json_count(array) && !l->in.nomem && !l->in.wrong[0]; i++)
 		part(l, vt_json_in_element(&l->in, array, i, key), member);
 }
 
-static void load_requests(struct load *l, json_t *from, struct vt_job_requests *r)
+static void load_requests(struct load *l, const struct vt_json_value *from,
+			  struct vt_job_requests *r)
 {
-	json_t *requests = vt_json_in_object(&l->in, from, "requests");
+	const struct vt_json_value *requests = vt_json_in_object(&l->in, from, "requests");
 
 	r->known = has(requests, "retries");
 	if (r->known) {
@@ -387,13 +399,13 @@ static void load_requests(struct load *l, json_t *from, struct vt_job_requests *
 	vt_json_in_bool(&l->in, requests, "waits", &r->waits);
 }
 
-static void load_threads(struct load *l, json_t *from, struct vt_member *member)
+static void load_threads(struct load *l, const struct vt_json_value *from, struct vt_member *member)
 {
-	json_t *tids = vt_json_in_array(&l->in, from, "threads"),
-	       *doings = vt_json_in_array(&l->in, from, "threads_do");
-	size_t n = json_array_size(tids);
+	const struct vt_json_value *tids = vt_json_in_array(&l->in, from, "threads"),
+				   *doings = vt_json_in_array(&l->in, from, "threads_do");
+	size_t n = vt_json_count(tids);
 
-	if (json_array_size(doings) != n) {
+	if (vt_json_count(doings) != n) {
 		vt_json_in_wrong(&l->in, "threads_do", "is not as long as threads");
 		return;
 	}
@@ -401,16 +413,15 @@ static void load_threads(struct load *l, json_t *from, struct vt_member *member)
 		l->in.nomem = true;
 		return;
 	}
-	for (size_t i = 0; i < n; i++) {
-		uint32_t doing = vt_json_in_index(&l->in, doings, i, l->n_doings, "threads_do");
+	for (size_t i = 0; i < n && !l->in.wrong[0]; i++) {
+		uint32_t doing = vt_json_in_index(&l->in, doings, i, UINT32_MAX, "threads_do");
+		bool is_doing = !l->in.wrong[0];
 		uint32_t tid = vt_json_in_index(&l->in, tids, i, INT_MAX, "threads");
 
-		if (l->in.wrong[0])
-			return;
 		member->threads.data[i] =
-			(struct vt_job_thread){ .tid = (pid_t)tid, .doing = l->doings[doing] };
+			(struct vt_job_thread){ .tid = (pid_t)tid, .doing = doing };
+		member->threads.n += is_doing;
 	}
-	member->threads.n = n;
 }
 
 static const char *prefixed(struct load *l, const char *file)
@@ -424,7 +435,7 @@ static const char *prefixed(struct load *l, const char *file)
 	return path;
 }
 
-static void load_reading(struct load *l, json_t *from, struct vt_member *m)
+static void load_reading(struct load *l, const struct vt_json_value *from, struct vt_member *m)
 {
 	bool moved = false;
 
@@ -445,7 +456,105 @@ static void load_reading(struct load *l, json_t *from, struct vt_member *m)
 	m->tracer_name = intern(l, from, "tracer_name", "");
 }
 
-static void load_member(struct load *l, json_t *from)
+static void load_dim(struct load *l, const struct vt_json_value *from, const char *key,
+		     uint32_t dim[3])
+{
+	const struct vt_json_value *array = vt_json_in_array(&l->in, from, key);
+
+	if (array && vt_json_count(array) != 3)
+		vt_json_in_wrong(&l->in, key, "has not three numbers");
+	for (size_t i = 0; i < vt_json_count(array) && i < 3; i++)
+		dim[i] = vt_json_in_index(&l->in, array, i, UINT32_MAX, key);
+}
+
+static void load_kernel(struct load *l, const struct vt_json_value *from, struct vt_member *member)
+{
+	struct vt_job_kernel *k = vt_vec_append(&member->kernels.list);
+	int sms = 0;
+
+	if (!k) {
+		l->in.nomem = true;
+		return;
+	}
+	*k = (struct vt_job_kernel){ .name = intern(l, from, "name", NULL),
+				     .file = intern(l, from, "file", NULL) };
+	if (!k->name)
+		k->name = vt_job_text(l->job, "", 0);
+	l->in.nomem |= !k->name;
+	vt_json_in_int(&l->in, from, "device", 0, MAX_DEVICE, &k->device);
+	vt_json_in_int(&l->in, from, "sms", 0, INT_MAX, &sms);
+	vt_json_in_int(&l->in, from, "line", 0, INT_MAX, &k->line);
+	k->sms = (unsigned int)sms;
+	load_dim(l, from, "grid_dim", k->grid_dim);
+	load_dim(l, from, "block_dim", k->block_dim);
+}
+
+static void load_raised(struct load *l, const struct vt_json_value *kernels,
+			struct vt_member *member)
+{
+	const struct vt_json_value *array = vt_json_in_array(&l->in, kernels, "exceptions");
+
+	for (size_t i = 0; i < vt_json_count(array) && i < VT_KERNELS_MAX_RAISED; i++) {
+		const char *text = vt_json_string(vt_json_at(array, i)),
+			   **added = vt_vec_append(&member->kernels.raised);
+
+		if (!text)
+			vt_json_in_wrong(&l->in, "exceptions", "has what is not a text");
+		if (added)
+			*added = vt_job_text(l->job, text ? text : "", text ? strlen(text) : 0);
+		l->in.nomem |= !added || !*added;
+		if (l->in.nomem)
+			return;
+	}
+}
+
+static const char *kernels_state_name(unsigned int i)
+{
+	const char *name = vt_kernels_state_name(i);
+
+	return name ? name : "";
+}
+
+/* Missing: it was not asked. */
+static void load_kernels(struct load *l, const struct vt_json_value *from, struct vt_member *member)
+{
+	struct vt_job_kernels *kernels = &member->kernels;
+	const struct vt_json_value *object = vt_json_in_object(&l->in, from, "kernels");
+	uint64_t more = 0;
+
+	if (!object)
+		return;
+	kernels->state = (enum vt_kernels_state)vt_json_in_word(
+		&l->in, object, "state", kernels_state_name, VT_N_KERNELS_STATES);
+	kernels->why = intern(l, object, "why", NULL);
+	vt_json_in_real(&l->in, object, "took_ms", &kernels->took_ms);
+	load_parts(l, object, "kernels", load_kernel, member);
+	vt_json_in_uint(&l->in, object, "more", &more);
+	kernels->more = more > INT_MAX ? INT_MAX : (size_t)more;
+	load_raised(l, object, member);
+}
+
+static const char *lost_name(unsigned int i)
+{
+	const char *name = vt_context_lost_name(i);
+
+	return name ? name : "";
+}
+
+/* Missing: as far as is known, it is not. */
+static void load_lost(struct load *l, const struct vt_json_value *from, struct vt_member *member)
+{
+	int code = 0;
+
+	if (!has(from, "context_lost"))
+		return;
+	member->lost = (enum vt_context_lost)vt_json_in_word(&l->in, from, "context_lost",
+							     lost_name, VT_N_CONTEXTS_LOST);
+	vt_json_in_int(&l->in, from, "context_lost_by", 1, INT_MAX, &code);
+	member->lost_by = (uint32_t)code;
+}
+
+static void load_member(struct load *l, const struct vt_json_value *from)
 {
 	struct vt_member *member = vt_job_new_member(l->job);
 
@@ -458,18 +567,21 @@ static void load_member(struct load *l, json_t *from)
 	load_parts(l, from, "sites", load_site, member);
 	load_owners(l, from, &member->owners);
 	load_collectives(l, from, member);
+	load_kernels(l, from, member);
+	load_lost(l, from, member);
 	load_threads(l, from, member);
 }
 
-/* ---- the whole job ---- */
+/* ---- what is no section ---- */
 
-static void load_diags(struct load *l, json_t *root)
+static void load_diags(struct load *l, const struct vt_json_value *root)
 {
-	json_t *diags = vt_json_in_array(&l->in, root, "diagnostics");
+	const struct vt_json_value *diags = vt_json_in_array(&l->in, root, "diagnostics");
 
-	for (size_t i = 0; i < json_array_size(diags) && !l->job->failed; i++) {
-		json_t *from = vt_json_in_element(&l->in, diags, i, "diagnostics");
-		const char *level = json_string_value(json_object_get(from, "level"));
+	for (size_t i = 0; i < vt_json_count(diags) && !l->job->failed; i++) {
+		const struct vt_json_value *from =
+			vt_json_in_element(&l->in, diags, i, "diagnostics");
+		const char *level = vt_json_string(vt_json_get(from, "level"));
 
 		vt_job_diag(l->job,
 			    level && !strcmp(level, "missing") ? VT_DIAG_MISSING : VT_DIAG_NOTE,
@@ -477,38 +589,35 @@ static void load_diags(struct load *l, json_t *root)
 	}
 }
 
-static struct vt_error *check_schema(json_t *root)
+static struct vt_error *check_schema(const struct vt_json_value *root)
 {
-	const char *schema = json_string_value(json_object_get(root, "schema"));
-	json_t *version = json_object_get(root, "schema_version");
+	const char *schema = vt_json_string(vt_json_get(root, "schema"));
+	const struct vt_json_value *version = vt_json_get(root, "schema_version");
 
 	if (!schema || strcmp(schema, VT_JOB_SCHEMA) != 0)
 		return vt_error_create(VT_ERR_FORMAT,
 				       "it is not the report of a job; vramtap triage writes one");
-	if (!json_is_integer(version) || json_integer_value(version) != VT_JOB_SCHEMA_VERSION)
+	if (!vt_json_is(version, VT_JSON_INTEGER) ||
+	    vt_json_integer(version) != VT_JOB_SCHEMA_VERSION)
 		return vt_error_create(
 			VT_ERR_FORMAT,
 			"its schema version is %lld, but this vramtap reads only version %d: use the same vramtap on all nodes",
-			(long long)json_integer_value(version), VT_JOB_SCHEMA_VERSION);
+			(long long)vt_json_integer(version), VT_JOB_SCHEMA_VERSION);
 	return NULL;
 }
 
-static struct vt_error *check_members(const struct load *l, json_t *root, json_t *members)
+static struct vt_error *check_members(const struct load *l, const struct vt_json_value *root)
 {
-	json_t *pid = json_object_get(json_array_get(members, 0), "pid");
-
 	if (!l->only_one)
 		return NULL;
-	if (json_array_size(members) == 1 &&
-	    (!l->pid || (json_is_integer(pid) && json_integer_value(pid) == l->pid)) &&
-	    !json_array_size(json_object_get(root, "ras")) &&
-	    !json_array_size(json_object_get(root, "usage")))
+	if (l->n_members == 1 && !l->is_other && !vt_json_count(vt_json_get(root, "ras")) &&
+	    !vt_json_count(vt_json_get(root, "usage")))
 		return NULL;
 	return vt_error_create(VT_ERR_FORMAT, "it speaks of other processes");
 }
 
 /* The job is as old as its oldest part. */
-static void load_head(struct load *l, json_t *root)
+static void load_head(struct load *l, const struct vt_json_value *root)
 {
 	struct timespec when = { 0 };
 	struct vt_job *job = l->job;
@@ -521,39 +630,297 @@ static void load_head(struct load *l, json_t *root)
 		job->when = when;
 }
 
-static void load_usages(struct load *l, json_t *root)
+static void load_usages(struct load *l, const struct vt_json_value *root)
 {
-	json_t *usages = vt_json_in_array(&l->in, root, "usage");
+	const struct vt_json_value *usages = vt_json_in_array(&l->in, root, "usage");
 
-	for (size_t i = 0; i < json_array_size(usages); i++) {
-		json_t *from = vt_json_in_element(&l->in, usages, i, "usage");
+	for (size_t i = 0; i < vt_json_count(usages); i++) {
+		const struct vt_json_value *from = vt_json_in_element(&l->in, usages, i, "usage");
 		struct vt_model_usage usage = { 0 };
+		struct vt_model_faults faults = { .why = "" };
 
 		vt_usage_load(&l->in, vt_json_in_object(&l->in, from, "usage"), &usage);
+		vt_faults_load(&l->in, vt_json_in_object(&l->in, from, "faults"), &faults);
 		(void)vt_job_add_usage(l->job, intern(l, from, "host", ""),
-				       intern(l, from, "system", ""), &usage);
+				       intern(l, from, "system", ""), &usage, &faults);
 	}
 }
 
-static struct vt_error *load_root(struct load *l, json_t *root)
-{
-	json_t *members = vt_json_in_array(&l->in, root, "members");
+/* ---- the parts, as they come ---- */
 
+static bool is_stopped(const struct load *l)
+{
+	return l->in.wrong[0] || l->in.nomem || l->job->failed;
+}
+
+static const struct {
+	const char *key;
+	void (*load)(struct load *l, const struct vt_json_value *from);
+	bool of_objects;
+} sections[N_SECTIONS] = {
+	[FRAMES] = { "frames", load_frame, true },
+	[STACKS] = { "stacks", load_stack, false },
+	[DOINGS] = { "doings", load_doing, true },
+	[MEMBERS] = { "members", load_member, true },
+};
+
+/* Whether the member that was read last is wanted; it is only counted otherwise. */
+static bool is_wanted(struct load *l, const struct vt_json_value *from)
+{
+	const struct vt_json_value *pid = vt_json_get(from, "pid");
+
+	if (!l->only_one)
+		return true;
+	l->is_other |= l->pid &&
+		       (!vt_json_is(pid, VT_JSON_INTEGER) || vt_json_integer(pid) != l->pid);
+	return l->n_members == 1 && !l->is_other;
+}
+
+static void read_element(struct load *l, enum section section)
+{
+	const struct vt_json_value *from = vt_json_stream_part(&l->stream, NULL);
+
+	l->n_members += section == MEMBERS;
+	if (!from || is_stopped(l) || (section == MEMBERS && !is_wanted(l, from)))
+		return;
+	if (sections[section].of_objects && !vt_json_is(from, VT_JSON_OBJECT))
+		vt_json_in_wrong(&l->in, sections[section].key,
+				 "has an element that is not an object");
+	sections[section].load(l, from);
+}
+
+/* Of one large document no frame is there twice. */
+static bool is_worth_a_look(const struct load *l)
+{
+	return l->unseen < l->seen + UNSEEN_ENOUGH && !is_stopped(l);
+}
+
+/* Reading it may move its bytes, so they are copied before. */
+static void read_unseen(struct load *l, const char *bytes, size_t n, uint64_t hash)
+{
+	struct vt_seen_frame *seen = bytes ? vt_job_seen_add(l->job, hash, n) : NULL;
+	size_t cost = vt_json_stream_cost(&l->stream), had = l->job->frames.n;
+
+	l->unseen++;
+	if (seen)
+		memcpy(seen->bytes, bytes, n);
+	read_element(l, FRAMES);
+	if (seen && l->job->frames.n > had && !is_stopped(l)) {
+		seen->n = (uint32_t)n;
+		seen->cost = (uint32_t)(vt_json_stream_cost(&l->stream) - cost);
+		seen->frame = l->job->frames.data[had];
+	}
+}
+
+static void read_frame(struct load *l)
+{
+	size_t n = 0;
+	uint64_t hash = 0;
+	const char *bytes = is_worth_a_look(l) ? vt_json_stream_flat(&l->stream, &n) : NULL;
+	const struct vt_seen_frame *seen = bytes ? vt_job_seen_find(l->job, bytes, n, &hash) : NULL;
+
+	if (!seen) {
+		read_unseen(l, bytes, n, hash);
+		return;
+	}
+	l->seen++;
+	vt_json_stream_pass(&l->stream, n, seen->cost);
+	add_frame(l, &seen->frame);
+}
+
+/* The first thing wrong in it is kept, however its sections are ordered. */
+static void read_section(struct load *l, enum section section)
+{
+	const struct vt_json_value *other;
+
+	l->in.wrong[0] = '\0';
+	if (vt_json_stream_enter(&l->stream, VT_JSON_ARRAY)) {
+		while (vt_json_stream_next(&l->stream))
+			if (section == FRAMES)
+				read_frame(l);
+			else
+				read_element(l, section);
+	} else {
+		other = vt_json_stream_part(&l->stream, NULL);
+		if (other && !vt_json_is(other, VT_JSON_NULL))
+			vt_json_in_wrong(&l->in, sections[section].key, "is not an array");
+	}
+	memcpy(l->wrong[section], l->in.wrong, sizeof(l->in.wrong));
+}
+
+static void keep_part(struct load *l, const char *key)
+{
+	const struct vt_json_value *value = vt_json_stream_part(&l->stream, &l->kept);
+	bool ok = value && vt_vec_reserve(&l->rest, l->rest.n + 2);
+
+	if (ok) {
+		l->rest.data[l->rest.n++] = (struct vt_json_value){ .text = key,
+								    .n = (uint32_t)strlen(key),
+								    .type = VT_JSON_STRING };
+		l->rest.data[l->rest.n++] = *value;
+	}
+	l->in.nomem |= value && !ok;
+}
+
+static void read_part(struct load *l)
+{
+	static const char *const kept[] = { "schema", "schema_version", "tool_version",
+					    "time",   "diagnostics",    "ras",
+					    "usage" };
+
+	for (unsigned int i = 0; i < N_SECTIONS; i++)
+		if (!strcmp(l->stream.key, sections[i].key)) {
+			read_section(l, (enum section)i);
+			return;
+		}
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		if (!strcmp(l->stream.key, kept[i])) {
+			keep_part(l, kept[i]);
+			return;
+		}
+	vt_json_stream_skip(&l->stream); /* above all "found" */
+}
+
+static struct vt_error *read_parts(struct load *l)
+{
+	if (vt_json_stream_enter(&l->stream, VT_JSON_OBJECT))
+		while (vt_json_stream_next(&l->stream))
+			read_part(l);
+	else
+		vt_json_stream_skip(&l->stream);
+	return vt_json_stream_end(&l->stream);
+}
+
+/* ---- the document's indices become the job's ---- */
+
+static void check_index(struct load *l, uint32_t index, size_t n, const char *key)
+{
+	if (index >= n)
+		vt_json_in_wrong(&l->in, key, "names what does not exist");
+}
+
+/* Returns how many there are. */
+static size_t check_stacks(struct load *l)
+{
+	size_t frames = l->job->frames.n - l->first_frame, stacks = 0, n;
+
+	for (size_t at = 0; at < l->stacks.n; at += n, stacks++) {
+		n = l->stacks.data[at++];
+		for (size_t i = 0; i < n; i++)
+			check_index(l, l->stacks.data[at + i], frames, "stacks");
+	}
+	return stacks;
+}
+
+static void check_member(struct load *l, const struct vt_member *member)
+{
+	for (size_t i = 0; i < member->threads.n; i++)
+		check_index(l, member->threads.data[i].doing, l->doings.n, "threads_do");
+}
+
+/* What was wrong with a section comes behind what is wrong with the part of it that was read. */
+static void add_wrong(struct load *l, enum section section)
+{
+	if (!l->in.wrong[0])
+		memcpy(l->in.wrong, l->wrong[section], sizeof(l->in.wrong));
+}
+
+/* The first thing wrong is that of the order of sections. */
+static void check_sections(struct load *l)
+{
+	size_t stacks;
+
+	add_wrong(l, FRAMES);
+	stacks = check_stacks(l);
+	add_wrong(l, STACKS);
+	for (size_t i = 0; i < l->doings.n; i++)
+		check_index(l, l->doings.data[i].stack, stacks, "stack");
+	add_wrong(l, DOINGS);
+	for (size_t i = l->first_member; i < l->job->members.n; i++)
+		check_member(l, &l->job->members.data[i]);
+	add_wrong(l, MEMBERS);
+}
+
+/* Each adds to the job what the document has, and the job's indices of it to placed. */
+static void place_frames(struct load *l, struct indices *placed)
+{
+	struct vt_job *job = l->job;
+	size_t first = l->first_frame, n = job->frames.n - first;
+
+	/* Each moves towards the front, or is known and leaves its place to the next. */
+	job->frames.n = first;
+	l->placed = true;
+	for (size_t i = 0; i < n && !is_stopped(l); i++) {
+		struct vt_job_frame frame = job->frames.data[first + i];
+
+		add_index(l, placed, vt_job_intern_frame(job, &frame));
+	}
+}
+
+static void place_stacks(struct load *l, const struct indices *frames, struct indices *placed)
+{
+	size_t n;
+
+	for (size_t at = 0; at < l->stacks.n && !is_stopped(l); at += n) {
+		n = l->stacks.data[at++];
+		for (size_t i = 0; i < n; i++)
+			l->stacks.data[at + i] = frames->data[l->stacks.data[at + i]];
+		add_index(l, placed, vt_job_intern_stack(l->job, &l->stacks.data[at], n));
+	}
+	vt_vec_deinit(&l->stacks);
+}
+
+static void place_doings(struct load *l, const struct indices *stacks, struct indices *placed)
+{
+	for (size_t i = 0; i < l->doings.n && !is_stopped(l); i++) {
+		struct vt_job_doing *doing = &l->doings.data[i];
+
+		doing->stack = stacks->data[doing->stack];
+		add_index(l, placed, vt_job_intern_doing(l->job, doing));
+	}
+	vt_vec_deinit(&l->doings);
+}
+
+static void place_members(struct load *l, const struct indices *doings)
+{
+	for (size_t i = l->first_member; i < l->job->members.n && !is_stopped(l); i++) {
+		struct vt_member *member = &l->job->members.data[i];
+
+		for (size_t k = 0; k < member->threads.n; k++)
+			member->threads.data[k].doing = doings->data[member->threads.data[k].doing];
+	}
+}
+
+/* All of it was checked; but memory may be short. */
+static void place_sections(struct load *l)
+{
+	struct indices frames = { 0 }, stacks = { 0 }, doings = { 0 };
+
+	place_frames(l, &frames);
+	place_stacks(l, &frames, &stacks);
+	vt_vec_deinit(&frames);
+	place_doings(l, &stacks, &doings);
+	vt_vec_deinit(&stacks);
+	place_members(l, &doings);
+	vt_vec_deinit(&doings);
+}
+
+/* ---- the whole job ---- */
+
+static struct vt_error *load_root(struct load *l, const struct vt_json_value *root)
+{
+	if (l->in.nomem || l->job->failed)
+		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 	VT_TRY(check_schema(root));
-	VT_TRY(check_members(l, root, members));
+	VT_TRY(check_members(l, root));
+	l->in.wrong[0] = '\0';
 	load_head(l, root);
 	load_diags(l, root);
 	vt_job_load_ras(l->job, &l->in, root, l->prefix);
 	load_usages(l, root);
-	load_frames(l, root);
-	if (!l->in.nomem && !l->job->failed)
-		load_stacks(l, root);
-	if (!l->in.nomem && !l->job->failed)
-		load_doings(l, root);
-	for (size_t i = 0;
-	     i < json_array_size(members) && !l->in.nomem && !l->job->failed && !l->in.wrong[0];
-	     i++)
-		load_member(l, vt_json_in_element(&l->in, members, i, "members"));
+	check_sections(l);
+	if (!is_stopped(l))
+		place_sections(l);
 	if (l->in.nomem || l->job->failed)
 		return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 	if (l->in.wrong[0])
@@ -562,29 +929,53 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	return NULL;
 }
 
-static struct vt_error *load(struct load *l, const char *text, size_t n)
+static struct vt_error *load_document(struct load *l)
 {
-	struct vt_arena values = { 0 };
+	struct vt_json_value root = { .type = VT_JSON_OBJECT };
+
+	VT_TRY(read_parts(l));
+	root.parts = l->rest.data;
+	root.n = (uint32_t)(l->rest.n / 2);
+	return load_root(l, &root);
+}
+
+static void deinit(struct load *l)
+{
+	vt_json_stream_deinit(&l->stream);
+	vt_arena_deinit(&l->kept);
+	vt_vec_deinit(&l->rest);
+	vt_vec_deinit(&l->stacks);
+	vt_vec_deinit(&l->doings);
+}
+
+/* The stream was begun; in any case it ends here. */
+static struct vt_error *load(struct load *l)
+{
 	struct vt_job *job = l->job;
 	size_t had = job->members.n, had_diags = job->diags.n, had_ras = job->ras.n,
 	       had_usages = job->usages.n;
 	const char *had_version = job->tool_version;
 	struct timespec had_when = job->when;
-	json_t *root = NULL;
 	struct vt_error *err;
 
-	l->in = (struct vt_json_in){ .values = &values, .strings = &job->arena };
-	err = vt_json_in_parse(&l->in, text, n, &root);
-	if (!err)
-		err = load_root(l, root);
-	vt_arena_deinit(&values);
+	l->in = (struct vt_json_in){ .values = &l->stream.part, .strings = &job->arena };
+	l->first_member = had;
+	l->first_frame = job->frames.n;
+	err = load_document(l);
+	deinit(l);
 	/* All or nothing. */
+	if (!l->placed)
+		job->frames.n = l->first_frame;
 	while (err && job->members.n > had)
 		vt_member_deinit(&job->members.data[--job->members.n]);
+	if (err) {
+		vt_vec_trim(&job->members);
+		vt_vec_trim(&job->frames);
+	}
 	while (err && job->ras.n > had_ras)
 		vt_ras_deinit(&job->ras.data[--job->ras.n]);
 	while (err && job->usages.n > had_usages)
-		vt_model_usage_deinit(&job->usages.data[--job->usages.n].usage);
+		vt_job_usage_deinit(&job->usages.data[--job->usages.n]);
 	if (err && job->diags.n > had_diags)
 		job->diags.n = had_diags;
 	if (err) {
@@ -594,30 +985,44 @@ static struct vt_error *load(struct load *l, const char *text, size_t n)
 	return err;
 }
 
+static struct vt_error *load_text(struct load *l, const char *text, size_t n)
+{
+	if (vt_json_stream_init_text(&l->stream, text, n))
+		return load(l);
+	deinit(l);
+	return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
+}
+
 struct vt_error *vt_job_load_text(struct vt_job *job, const char *text, size_t n,
 				  const char *prefix)
 {
 	struct load l = { .job = job, .prefix = prefix };
 
-	return load(&l, text, n);
+	return load_text(&l, text, n);
 }
 
 struct vt_error *vt_job_load_one(struct vt_job *job, const char *text, size_t n, pid_t pid)
 {
 	struct load l = { .job = job, .only_one = true, .pid = pid };
 
-	return load(&l, text, n);
+	return load_text(&l, text, n);
+}
+
+static struct vt_error *load_file(struct load *l, int fd)
+{
+	if (vt_json_stream_init_file(&l->stream, fd))
+		return load(l);
+	deinit(l);
+	return vt_error_create(VT_ERR_NOMEM, "not enough memory here");
 }
 
 struct vt_error *vt_job_load(struct vt_job *job, const char *path, const char *prefix)
 {
-	struct vt_str text = { 0 };
-	struct vt_error *err = vt_json_in_read_regular(path, &text);
+	struct load l = { .job = job, .prefix = prefix };
+	VT_CLOSE int fd = -1;
+	struct vt_error *err;
 
-	if (!err) {
-		err = vt_job_load_text(job, vt_str_get(&text), text.n, prefix);
-		err = err ? vt_error_prefix(err, "%s", path) : NULL;
-	}
-	vt_str_deinit(&text);
-	return err;
+	VT_TRY(vt_json_in_open_regular(path, &fd));
+	err = load_file(&l, fd);
+	return err ? vt_error_prefix(err, "%s", path) : NULL;
 }

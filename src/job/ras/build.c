@@ -50,11 +50,11 @@ static int compare_groups(const void *pa, const void *pb)
 
 void vt_ras_end_part(struct vt_ras_reading *r)
 {
-	struct vt_ras_group *first = r->ras->groups.data + r->first_group;
+	struct vt_ras_group *groups = r->ras->groups.data; /* NULL when there are none */
 	size_t n = r->ras->groups.n - r->first_group;
 
 	if (n > 1)
-		qsort(first, n, sizeof(*first), compare_groups);
+		qsort(groups + r->first_group, n, sizeof(*groups), compare_groups);
 	r->first_group = r->ras->groups.n;
 }
 

@@ -94,26 +94,27 @@ struct load {
 	const char *prefix;
 };
 
-static const char *intern(struct load *l, json_t *value, const char *key, const char *otherwise)
+static const char *intern(struct load *l, const struct vt_json_value *value, const char *key,
+			  const char *otherwise)
 {
 	const char *copy;
 
-	if (!value || json_is_null(value))
+	if (!value || vt_json_is(value, VT_JSON_NULL))
 		return otherwise;
-	if (!json_is_string(value)) {
+	if (!vt_json_is(value, VT_JSON_STRING)) {
 		vt_json_in_wrong(l->in, key, "is no text");
 		return otherwise;
 	}
-	copy = vt_job_text(l->job, json_string_value(value), json_string_length(value));
+	copy = vt_job_text(l->job, vt_json_string(value), vt_json_length(value));
 	return copy ? copy : otherwise;
 }
 
-static const char *load_name(struct load *l, json_t *from, const char *key)
+static const char *load_name(struct load *l, const struct vt_json_value *from, const char *key)
 {
-	return intern(l, json_object_get(from, key), key, "");
+	return intern(l, vt_json_get(from, key), key, "");
 }
 
-static void load_rank(struct load *l, json_t *from, struct vt_ras_group *group)
+static void load_rank(struct load *l, const struct vt_json_value *from, struct vt_ras_group *group)
 {
 	struct vt_ras_rank *rank = vt_vec_append(&group->ranks);
 
@@ -126,10 +127,10 @@ static void load_rank(struct load *l, json_t *from, struct vt_ras_group *group)
 	vt_json_in_int(l->in, from, "pid", 1, INT_MAX, &rank->pid);
 }
 
-static void load_group(struct load *l, json_t *from, struct vt_ras *ras)
+static void load_group(struct load *l, const struct vt_json_value *from, struct vt_ras *ras)
 {
 	struct vt_ras_group *group = vt_ras_new_group(l->job, ras);
-	json_t *ranks = vt_json_in_array(l->in, from, "ranks");
+	const struct vt_json_value *ranks = vt_json_in_array(l->in, from, "ranks");
 
 	if (!group)
 		return;
@@ -137,24 +138,24 @@ static void load_group(struct load *l, json_t *from, struct vt_ras *ras)
 							  VT_RAS_N_ABOUT);
 	group->communicator = load_name(l, from, "communicator");
 	/* Always interned: its address distinguishes groups. */
-	group->what = intern(l, json_object_get(from, "what"), "what", vt_job_text(l->job, "", 0));
+	group->what = intern(l, vt_json_get(from, "what"), "what", vt_job_text(l->job, "", 0));
 	vt_json_in_int(l->in, from, "size", 1, MAX_RANK, &group->size);
 	vt_json_in_uint(l->in, from, "count", &group->count);
-	if (group->about == VT_RAS_COUNT && json_object_get(from, "moved"))
+	if (group->about == VT_RAS_COUNT && vt_json_get(from, "moved"))
 		group->moved = (signed char)vt_json_in_need_bool(l->in, from, "moved");
 	group->n = vt_json_in_need_uint(l->in, from, "n");
-	for (size_t i = 0; i < json_array_size(ranks) && !l->job->failed; i++)
+	for (size_t i = 0; i < vt_json_count(ranks) && !l->job->failed; i++)
 		load_rank(l, vt_json_in_element(l->in, ranks, i, "ranks"), group);
 	if (group->n < group->ranks.n || group->n > MAX_RANK)
 		vt_json_in_wrong(l->in, "n", "is not how many there are");
 }
 
-static void load_lines(struct load *l, json_t *from, struct vt_ras *ras)
+static void load_lines(struct load *l, const struct vt_json_value *from, struct vt_ras *ras)
 {
-	json_t *lines = vt_json_in_array(l->in, from, "lines");
+	const struct vt_json_value *lines = vt_json_in_array(l->in, from, "lines");
 
-	for (size_t i = 0; i < json_array_size(lines); i++) {
-		const char *text = intern(l, json_array_get(lines, i), "lines", "");
+	for (size_t i = 0; i < vt_json_count(lines); i++) {
+		const char *text = intern(l, vt_json_at(lines, i), "lines", "");
 		const char **line = vt_vec_append(&ras->lines);
 
 		if (!line) {
@@ -165,9 +166,9 @@ static void load_lines(struct load *l, json_t *from, struct vt_ras *ras)
 	}
 }
 
-static const char *load_file(struct load *l, json_t *from)
+static const char *load_file(struct load *l, const struct vt_json_value *from)
 {
-	const char *file = intern(l, json_object_get(from, "file"), "file", NULL), *path;
+	const char *file = intern(l, vt_json_get(from, "file"), "file", NULL), *path;
 
 	if (!file || !l->prefix || !*l->prefix)
 		return file;
@@ -176,10 +177,10 @@ static const char *load_file(struct load *l, json_t *from)
 	return path;
 }
 
-static void load_answer(struct load *l, json_t *from)
+static void load_answer(struct load *l, const struct vt_json_value *from)
 {
 	struct vt_ras *ras = vt_job_new_ras(l->job);
-	json_t *groups = vt_json_in_array(l->in, from, "groups");
+	const struct vt_json_value *groups = vt_json_in_array(l->in, from, "groups");
 
 	if (!ras)
 		return;
@@ -190,16 +191,17 @@ static void load_answer(struct load *l, json_t *from)
 	ras->version = load_name(l, from, "nccl_version");
 	ras->understood = vt_json_in_need_bool(l->in, from, "understood");
 	ras->communicators = vt_json_in_need_uint(l->in, from, "communicators");
-	for (size_t i = 0; i < json_array_size(groups) && !l->job->failed; i++)
+	for (size_t i = 0; i < vt_json_count(groups) && !l->job->failed; i++)
 		load_group(l, vt_json_in_element(l->in, groups, i, "groups"), ras);
 	load_lines(l, from, ras);
 }
 
-void vt_job_load_ras(struct vt_job *job, struct vt_json_in *in, json_t *root, const char *prefix)
+void vt_job_load_ras(struct vt_job *job, struct vt_json_in *in, const struct vt_json_value *root,
+		     const char *prefix)
 {
 	struct load l = { .job = job, .in = in, .prefix = prefix };
-	json_t *answers = vt_json_in_array(in, root, "ras");
+	const struct vt_json_value *answers = vt_json_in_array(in, root, "ras");
 
-	for (size_t i = 0; i < json_array_size(answers) && !job->failed && !in->wrong[0]; i++)
+	for (size_t i = 0; i < vt_json_count(answers) && !job->failed && !in->wrong[0]; i++)
 		load_answer(&l, vt_json_in_element(in, answers, i, "ras"));
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
+#include "base/map.h"
 #include "job/ras/ras.h"
 
 /* ---- asked again ---- */
@@ -31,17 +33,18 @@ struct before {
 
 static uint64_t question_of(const struct vt_ras_group *group)
 {
-	return vt_job_mix((uintptr_t)group->communicator, (uintptr_t)group->what);
+	return vt_hash_mix((uintptr_t)group->communicator, (uintptr_t)group->what);
 }
 
 /* With a communicator, RAS's number of the rank; without one, its process. */
 static uint64_t rank_of(const struct vt_ras_group *group, const struct vt_ras_rank *rank)
 {
-	uint64_t number = rank->rank >= 0 ? (uint64_t)rank->rank :
-					    vt_job_mix((uintptr_t)rank->host, (uint64_t)rank->pid) |
-						    1ULL << 63;
+	uint64_t number = rank->rank >= 0 ?
+				  (uint64_t)rank->rank :
+				  vt_hash_mix((uintptr_t)rank->host, (uint64_t)rank->pid) |
+					  1ULL << 63;
 
-	return vt_job_mix(question_of(group), number);
+	return vt_hash_mix(question_of(group), number);
 }
 
 static void learn_group(struct before *before, const struct vt_ras_group *group)
@@ -53,7 +56,7 @@ static void learn_group(struct before *before, const struct vt_ras_group *group)
 		before->ok = vt_map_put(&before->counts, rank_of(group, &group->ranks.data[i]),
 					group->count);
 	if (group->ranks.n < group->n)
-		before->ok &= vt_map_put(&before->unnamed, vt_job_mix(question, group->count), 1);
+		before->ok &= vt_map_put(&before->unnamed, vt_hash_mix(question, group->count), 1);
 }
 
 /*
@@ -63,7 +66,7 @@ static void learn_group(struct before *before, const struct vt_ras_group *group)
 static bool stays(const struct before *before, const struct vt_ras_group *group)
 {
 	uint64_t question = question_of(group);
-	bool was_unnamed = vt_map_get(&before->unnamed, vt_job_mix(question, group->count));
+	bool was_unnamed = vt_map_get(&before->unnamed, vt_hash_mix(question, group->count));
 
 	if (!vt_map_get(&before->questions, question))
 		return false;

@@ -3,7 +3,8 @@
 #ifndef VT_JOB_RAS_RAS_H
 #define VT_JOB_RAS_RAS_H
 
-#include <jansson.h>
+#include "json/in.h"
+#include "json/value.h"
 
 #include "job/job.h"
 
@@ -26,6 +27,7 @@ struct vt_json_in;
 
 /* Into the JSON of a job, and back. */
 void vt_job_put_ras(struct vt_json *json, const struct vt_job *job);
-void vt_job_load_ras(struct vt_job *job, struct vt_json_in *in, json_t *root, const char *prefix);
+void vt_job_load_ras(struct vt_job *job, struct vt_json_in *in, const struct vt_json_value *root,
+		     const char *prefix);
 
 #endif

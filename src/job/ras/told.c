@@ -20,7 +20,7 @@ struct told {
 	struct vt_ras_reading *r;
 	struct vt_json_in in;
 	struct vt_ras_group like; /* of the communicator */
-	json_t *ranks;
+	const struct vt_json_value *ranks;
 	size_t n_ranks;
 };
 
@@ -36,16 +36,17 @@ static const char *error_name(int result)
 										 "Unexpected error";
 }
 
-static json_t *need_object(struct told *t, json_t *from, const char *key)
+static const struct vt_json_value *need_object(struct told *t, const struct vt_json_value *from,
+					       const char *key)
 {
-	json_t *object = vt_json_in_object(&t->in, from, key);
+	const struct vt_json_value *object = vt_json_in_object(&t->in, from, key);
 
 	if (!object)
 		vt_json_in_wrong(&t->in, key, "is missing");
 	return object;
 }
 
-static int need_int(struct told *t, json_t *from, const char *key, int64_t min)
+static int need_int(struct told *t, const struct vt_json_value *from, const char *key, int64_t min)
 {
 	int value = -1;
 
@@ -63,8 +64,8 @@ static const char *intern(struct told *t, const char *text)
 }
 
 /* Adds a rank (an object of the document) to the group of ranks with the same finding. */
-static void add_rank(struct told *t, json_t *from, enum vt_ras_about about, const char *what,
-		     uint64_t count)
+static void add_rank(struct told *t, const struct vt_json_value *from, enum vt_ras_about about,
+		     const char *what, uint64_t count)
 {
 	struct vt_ras_group like = t->like, *group;
 	const char *host = vt_json_in_need_text(&t->in, from, "host");
@@ -82,7 +83,7 @@ static void add_rank(struct told *t, json_t *from, enum vt_ras_about about, cons
 
 /* ---- status and errors ---- */
 
-static const char *status_of(struct told *t, json_t *status)
+static const char *status_of(struct told *t, const struct vt_json_value *status)
 {
 	int state = need_int(t, status, "init_state", 0);
 	bool aborted = vt_json_in_need_bool(&t->in, status, "abort_flag");
@@ -96,7 +97,8 @@ static const char *status_of(struct told *t, json_t *status)
 	return state == NCCL_SUCCESS ? "RUNNING" : "INIT";
 }
 
-static void add_errors(struct told *t, json_t *rank, json_t *status)
+static void add_errors(struct told *t, const struct vt_json_value *rank,
+		       const struct vt_json_value *status)
 {
 	static const char *const keys[] = { "init_state", "async_error" };
 
@@ -109,9 +111,9 @@ static void add_errors(struct told *t, json_t *rank, json_t *status)
 }
 
 /* A missing rank that answers has left this communicator, or not yet joined it. */
-static void add_missing(struct told *t, json_t *rank)
+static void add_missing(struct told *t, const struct vt_json_value *rank)
 {
-	json_t *status = vt_json_in_object(&t->in, rank, "status");
+	const struct vt_json_value *status = vt_json_in_object(&t->in, rank, "status");
 
 	if (!status)
 		add_rank(t, rank, VT_RAS_ABSENT, "", 0);
@@ -123,18 +125,18 @@ static void add_missing(struct told *t, json_t *rank)
 		add_rank(t, rank, VT_RAS_STATUS, "NOCOMM", 0);
 }
 
-static void read_status(struct told *t, json_t *missing)
+static void read_status(struct told *t, const struct vt_json_value *missing)
 {
 	const char *first = NULL;
 	bool differ = false;
 
-	for (size_t i = 0; i < json_array_size(missing) && !t->in.wrong[0]; i++)
+	for (size_t i = 0; i < vt_json_count(missing) && !t->in.wrong[0]; i++)
 		add_missing(t, vt_json_in_element(&t->in, missing, i, "missing_ranks"));
 	for (size_t i = t->r->first_group; i < t->r->ras->groups.n; i++)
 		differ |= t->r->ras->groups.data[i].about == VT_RAS_STATUS;
 	for (size_t i = 0; i < t->n_ranks && !t->in.wrong[0]; i++) {
-		json_t *rank = vt_json_in_element(&t->in, t->ranks, i, "ranks"),
-		       *status = need_object(t, rank, "status");
+		const struct vt_json_value *rank = vt_json_in_element(&t->in, t->ranks, i, "ranks"),
+					   *status = need_object(t, rank, "status");
 		const char *name = status_of(t, status);
 
 		first = first ? first : name;
@@ -142,7 +144,7 @@ static void read_status(struct told *t, json_t *missing)
 		add_errors(t, rank, status);
 	}
 	for (size_t i = 0; i < t->n_ranks && differ && !t->in.wrong[0]; i++) {
-		json_t *rank = vt_json_in_element(&t->in, t->ranks, i, "ranks");
+		const struct vt_json_value *rank = vt_json_in_element(&t->in, t->ranks, i, "ranks");
 
 		add_rank(t, rank, VT_RAS_STATUS, status_of(t, need_object(t, rank, "status")), 0);
 	}
@@ -152,7 +154,8 @@ static void read_status(struct told *t, json_t *missing)
 
 static uint64_t count_of(struct told *t, size_t rank, const char *operation)
 {
-	json_t *counts = need_object(t, json_array_get(t->ranks, rank), "collective_counts");
+	const struct vt_json_value *counts =
+		need_object(t, vt_json_at(t->ranks, rank), "collective_counts");
 
 	return vt_json_in_need_uint(&t->in, counts, operation);
 }
@@ -186,31 +189,31 @@ static void read_operation(struct told *t, const char *operation)
 	if (n < 2 || n > MAX_VALUES)
 		return;
 	for (size_t i = 0; i < t->n_ranks && !t->in.wrong[0]; i++)
-		add_rank(t, json_array_get(t->ranks, i), VT_RAS_COUNT, operation,
+		add_rank(t, vt_json_at(t->ranks, i), VT_RAS_COUNT, operation,
 			 count_of(t, i, operation));
 }
 
 /* The first rank gives the kinds: all ranks have the same NCCL. */
 static void read_counts(struct told *t)
 {
-	json_t *first = t->n_ranks ? vt_json_in_element(&t->in, t->ranks, 0, "ranks") : NULL;
-	json_t *counts = first ? need_object(t, first, "collective_counts") : NULL;
-	size_t n = 0;
+	const struct vt_json_value *first =
+		t->n_ranks ? vt_json_in_element(&t->in, t->ranks, 0, "ranks") : NULL;
+	const struct vt_json_value *counts = first ? need_object(t, first, "collective_counts") :
+						     NULL;
 
-	for (void *at = json_object_iter(counts); at && !t->in.wrong[0];
-	     at = json_object_iter_next(counts, at)) {
-		if (n++ >= MAX_OPERATIONS) {
+	for (size_t i = 0; i < vt_json_keys(counts) && !t->in.wrong[0]; i++) {
+		if (i >= MAX_OPERATIONS) {
 			t->r->ras->understood = false;
 			return;
 		}
-		read_operation(t, json_object_iter_key(at));
+		read_operation(t, vt_json_key(counts, i));
 	}
 }
 
 /* ---- the whole answer ---- */
 
 /* hash alone is not unique. */
-static void read_communicator(struct told *t, json_t *from)
+static void read_communicator(struct told *t, const struct vt_json_value *from)
 {
 	const char *hash = vt_json_in_need_text(&t->in, from, "hash");
 	const char *second = vt_json_in_need_text(&t->in, from, "secondary_hash");
@@ -220,22 +223,22 @@ static void read_communicator(struct told *t, json_t *from)
 	t->like = (struct vt_ras_group){ .communicator = intern(t, name ? name : ""),
 					 .size = need_int(t, from, "size", 1) };
 	t->ranks = vt_json_in_array(&t->in, from, "ranks");
-	t->n_ranks = json_array_size(t->ranks);
+	t->n_ranks = vt_json_count(t->ranks);
 	read_status(t, vt_json_in_array(&t->in, from, "missing_ranks"));
 	read_counts(t);
 	vt_ras_end_part(t->r);
 }
 
-static void read_root(struct told *t, json_t *root)
+static void read_root(struct told *t, const struct vt_json_value *root)
 {
-	json_t *communicators = vt_json_in_array(&t->in, root, "communicators");
+	const struct vt_json_value *communicators = vt_json_in_array(&t->in, root, "communicators");
 	const char *version = vt_json_in_need_text(&t->in, root, "nccl_version");
 
 	t->r->ras->version = intern(t, version);
-	t->r->ras->communicators = json_array_size(communicators);
+	t->r->ras->communicators = vt_json_count(communicators);
 	if (!communicators)
 		vt_json_in_wrong(&t->in, "communicators", "is missing");
-	for (size_t i = 0; i < json_array_size(communicators) && !t->in.wrong[0]; i++)
+	for (size_t i = 0; i < vt_json_count(communicators) && !t->in.wrong[0]; i++)
 		read_communicator(t, vt_json_in_element(&t->in, communicators, i, "communicators"));
 }
 
@@ -256,7 +259,7 @@ void vt_ras_read_json(struct vt_ras_reading *r, char *text, size_t n)
 {
 	struct vt_arena values = { 0 };
 	struct told t = { .r = r, .in = { .values = &values, .strings = &values } };
-	json_t *root = NULL;
+	const struct vt_json_value *root = NULL;
 
 	put_commas(text);
 

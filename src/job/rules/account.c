@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/map.h"
 #include "job/internal.h"
 #include "job/rules/rules.h"
 
@@ -212,7 +213,7 @@ void vt_job_account(struct vt_job *job)
 	sort(job, compare_members);
 	drop_answers(job);
 	ok = measure_skew(job) && vt_job_decide_states(job) && vt_job_build_tree(job) &&
-	     vt_job_build_devices(job) && vt_job_make_verdicts(job);
+	     vt_job_build_devices(job) && vt_job_build_faults(job) && vt_job_make_verdicts(job);
 	job->failed |= !ok;
 	job->completeness = completeness_of(job);
 }

@@ -17,6 +17,8 @@ static const struct vt_cause_kind kinds[] = {
 	{ VT_FINDING_OUT_OF_MEMORY, VT_CURE_MEMORY, true, false, NULL, NULL },
 	{ VT_FINDING_TRACED, VT_CURE_DETACH, true, false, NULL, NULL },
 	{ VT_FINDING_STOPPED, VT_CURE_CONTINUE, true, false, NULL, NULL },
+	{ VT_FINDING_GPU_FAULT, VT_CURE_RESET, true, false, NULL, NULL },
+	{ VT_FINDING_CONTEXT_LOST, VT_CURE_CONTEXT, true, false, NULL, NULL },
 	{ VT_FINDING_STUCK, VT_CURE_KERNEL, true, false, NULL, NULL },
 	{ VT_FINDING_LOADER_WORKER, VT_CURE_LOOK, true, false, NULL, NULL },
 	{ VT_FINDING_RAS_DEAD, VT_CURE_NETWORK, true, false, NULL, NULL },

@@ -217,9 +217,17 @@ static bool build(struct vt_review *review, struct vt_causes *causes, struct vt_
 
 /* ---- where chains begin ---- */
 
+/* It waits in vain, whatever for: no work of its GPU ends any more. */
+static bool is_lost(const struct vt_cause *cause)
+{
+	return cause->kind->cure == VT_CURE_RESET || cause->kind->cure == VT_CURE_CONTEXT;
+}
+
 /* One of its members waits for those of another cause. */
 static bool is_kept(const struct vt_causes *causes, const struct vt_cause *cause)
 {
+	if (is_lost(cause))
+		return false;
 	for (size_t i = 0; i < causes->n; i++)
 		if (&causes->data[i] != cause && do_meet(&cause->members, &causes->data[i].waiting))
 			return true;

@@ -6,6 +6,8 @@ src_job_rules_librules_a_SOURCES = \
 	src/job/rules/causes.c \
 	src/job/rules/chains.c src/job/rules/causes.h \
 	src/job/rules/collectives.c \
+	src/job/rules/faults.c \
+	src/job/rules/kernels.c \
 	src/job/rules/review.c src/job/rules/review.h \
 	src/job/rules/ledger.c \
 	src/job/rules/memory.c \

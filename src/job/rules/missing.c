@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "job/rules/review.h"
+#include "base/hash.h"
+#include "base/map.h"
 
 #define MAX_SAID 6     /* verdicts of one kind */
 #define MAX_GAPS 8     /* gaps in the local ranks of a host that are named */
@@ -311,7 +313,7 @@ static bool is_worker_in(const struct vt_member *m, unsigned int states)
 
 static uint64_t process_key(const struct vt_label *label, pid_t pid)
 {
-	return vt_job_mix((uintptr_t)vt_job_system(label), (uint64_t)pid);
+	return vt_hash_mix((uintptr_t)vt_job_system(label), (uint64_t)pid);
 }
 
 /*

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "job/rules/review.h"
+#include "base/hash.h"
+#include "base/map.h"
 
 #define MAX_SAID 6      /* verdicts of one kind */
 #define MAX_NAMED 6     /* processes, or different counts, in a sentence */
@@ -223,7 +225,7 @@ static bool was_named(struct ras_review *r, const struct rule *rule,
 		return false;
 	for (size_t i = 0; i < group->ranks.n; i++) {
 		const struct vt_ras_rank *rank = &group->ranks.data[i];
-		uint64_t key = vt_job_mix((uintptr_t)rank->host, (uint64_t)rank->pid);
+		uint64_t key = vt_hash_mix((uintptr_t)rank->host, (uint64_t)rank->pid);
 
 		all &= rank->pid && vt_map_get(&r->ill, key);
 		r->review->failed |= !vt_map_put(&r->ill, key, 0);

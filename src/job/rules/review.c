@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "base/str.h"
 #include "model/cxxname.h"
 
@@ -380,8 +381,8 @@ static void add_does(const struct vt_review *review, const struct vt_member *mem
 		if (!doing)
 			vt_str_addf(text, "%s something unknown", many ? "do" : "does");
 		else
-			vt_job_add_does(doing, many ? VT_FORM_MANY : VT_FORM_ONE, VT_DETAIL_SHARED,
-					text);
+			vt_job_add_does(doing, many ? VT_FORM_MANY : VT_FORM_ONE,
+					many ? VT_DETAIL_SHARED : VT_DETAIL_ALL, text);
 	}
 	add_place(review, member, same, text);
 }
@@ -410,7 +411,7 @@ static void add_doing_key(const struct vt_job_doing *doing, struct vt_str *key)
 	if (doing->verdict.code)
 		return;
 	add_word(key, doing->waits.call);
-	add_word(key, doing->waits.detail);
+	add_word(key, doing->waits.shared);
 }
 
 static void add_place_key(const struct vt_review *review, const struct vt_member *member,

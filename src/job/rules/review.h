@@ -69,13 +69,17 @@ void vt_review_add_does(const struct vt_review *review, const struct vt_job_grou
 
 /* job/rules/missing.c: ranks that are not there */
 void vt_rules_missing(struct vt_review *review);
-void vt_rules_alone(struct vt_review *review); /* job/rules/rules.c: what is wrong by itself */
+void vt_rules_faults(struct vt_review *review); /* job/rules/faults.c: of devices */
+void vt_rules_alone(struct vt_review *review);  /* job/rules/rules.c: what is wrong by itself */
 /* job/rules/collectives.c: by PyTorch's flight recorders */
 void vt_rules_sequences(struct vt_review *review);
 /* job/rules/rules.c: what ranks do while others wait */
 void vt_rules_ranks(struct vt_review *review);
 void vt_rules_ras(struct vt_review *review);     /* job/rules/ras.c: what NCCL's RAS says */
 void vt_rules_equal(struct vt_review *review);   /* job/rules/rules.c: no rank differs */
+void vt_rules_kernels(struct vt_review *review); /* job/rules/kernels.c: what the GPUs run */
+/* job/rules/faults.c: what devices say of themselves */
+void vt_rules_health(struct vt_review *review);
 void vt_rules_workers(struct vt_review *review); /* job/rules/missing.c: loader workers */
 void vt_rules_memory(struct vt_review *review);  /* job/rules/memory.c */
 /* job/rules/categories.c: what the memory of ranks is; a part of the former */

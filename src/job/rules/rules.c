@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/format.h"
+#include "base/map.h"
 #include "job/rules/review.h"
 #include "job/rules/rules.h"
 
@@ -551,33 +552,22 @@ static bool check_doings(struct vt_review *review)
 	return review->in_collective;
 }
 
-static void put_alarms_first(struct vt_job *job)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < job->verdicts.n; i++) {
-		struct vt_job_verdict v = job->verdicts.data[i];
-
-		if (!v.alarm)
-			continue;
-		memmove(&job->verdicts.data[n + 1], &job->verdicts.data[n], (i - n) * sizeof(v));
-		job->verdicts.data[n++] = v;
-	}
-}
-
 static void apply_rules(struct vt_review *review)
 {
 	review->comparable = are_comparable(review);
 	vt_rules_missing(review);
+	vt_rules_faults(review);
 	vt_rules_alone(review);
 	vt_rules_sequences(review);
 	vt_rules_ranks(review);
 	vt_rules_ras(review);
 	vt_rules_equal(review);
+	vt_rules_kernels(review);
+	vt_rules_health(review);
 	vt_rules_workers(review);
 	vt_rules_memory(review);
 	vt_rules_chains(review);
-	put_alarms_first(review->job);
+	VT_JOB_PUT_ALARMS_FIRST(&review->job->verdicts);
 }
 
 bool vt_job_make_verdicts(struct vt_job *job)

@@ -33,3 +33,16 @@ void vt_text_job_set(const struct vt_job *job, const struct vt_member_set *set, 
 	vt_job_add_set(job, set, (size_t)columns, text);
 	vt_str_addf(text, " [%s]", vt_format_count(count, set->n));
 }
+
+const char *vt_text_job_role(enum vt_role role)
+{
+	static const char *const names[VT_N_ROLES] = {
+		[VT_ROLE_RANK] = "Ranks",
+		[VT_ROLE_LOADER] = "Loader workers",
+		[VT_ROLE_CHECKPOINT] = "Checkpoint writers",
+		[VT_ROLE_LAUNCHER] = "Launchers",
+		[VT_ROLE_OTHER] = "Other processes",
+	};
+
+	return names[role];
+}

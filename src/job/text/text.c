@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "base/map.h"
 #include "job/internal.h"
 #include "report/text/text.h"
 #include "job/text/text.h"
@@ -259,7 +260,7 @@ static void print_outlier(struct vt_line *line, const struct vt_job *job,
 	vt_str_clear(&text);
 	vt_str_addf(&text, "  pid %d on %.64s, thread %s: ", (int)m->label.pid, m->label.host,
 		    doing->name);
-	vt_job_add_does(doing, VT_FORM_ALONE, VT_DETAIL_SHARED, &text);
+	vt_job_add_does(doing, VT_FORM_ALONE, VT_DETAIL_ALL, &text);
 	vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 4, 3);
 	print_stack(line, job, &job->stacks.data[doing->stack]);
 	line->buf.failed |= text.failed;
@@ -458,6 +459,8 @@ struct vt_error *vt_write_job_text(const void *what, const struct vt_writer_opti
 	vt_text_job_chains(&line, job);
 	print_verdicts(&line, job);
 	vt_text_job_groups(&line, job);
+	vt_text_job_faults(&line, job);
+	vt_text_job_kernels(&line, job);
 	print_outliers(&line, job);
 	vt_text_job_tree(&line, job);
 	vt_text_job_ras(&line, job);

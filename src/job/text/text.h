@@ -20,6 +20,12 @@ void vt_text_job_chains(struct vt_line *line, const struct vt_job *job);
 /* job/text/groups.c: the progress of ranks in each process group. */
 void vt_text_job_groups(struct vt_line *line, const struct vt_job *job);
 
+/* job/text/kernels.c: what the GPUs of ranks run, if that was asked. */
+void vt_text_job_kernels(struct vt_line *line, const struct vt_job *job);
+
+/* job/text/faults.c: faults of the GPUs, and what they say of their own health. */
+void vt_text_job_faults(struct vt_line *line, const struct vt_job *job);
+
 /* job/text/memory.c: each device with its holders; how much memory ranks have. */
 void vt_text_job_devices(struct vt_line *line, const struct vt_job *job);
 void vt_text_job_imbalance(struct vt_line *line, const struct vt_job *job);
@@ -41,6 +47,9 @@ void vt_text_job_tree(struct vt_line *line, const struct vt_job *job);
 void vt_text_job_frame(struct vt_str *text, const struct vt_job_frame *f, bool ascii);
 void vt_text_job_set(const struct vt_job *job, const struct vt_member_set *set, int columns,
 		     struct vt_str *text);
+
+/* job/text/frames.c: "Ranks", "Loader workers" */
+const char *vt_text_job_role(enum vt_role role);
 
 /* job/text/ledger.c: which libraries hold the memory of ranks. */
 void vt_text_job_ledger(struct vt_line *line, const struct vt_job *job);

@@ -22,16 +22,9 @@ static bool is_section_start(const struct vt_job *job, size_t i)
 
 static void print_section(struct vt_line *line, const struct vt_job_node *node)
 {
-	static const char *const names[VT_N_ROLES] = {
-		[VT_ROLE_RANK] = "Ranks",
-		[VT_ROLE_LOADER] = "Loader workers",
-		[VT_ROLE_CHECKPOINT] = "Checkpoint writers",
-		[VT_ROLE_LAUNCHER] = "Launchers",
-		[VT_ROLE_OTHER] = "Other processes",
-	};
-
 	vt_text_title(line, node->of_main ? "outermost frames first" : NULL, "%s: %s",
-		      names[node->role], node->of_main ? "main threads" : "other threads");
+		      vt_text_job_role(node->role),
+		      node->of_main ? "main threads" : "other threads");
 }
 
 /*

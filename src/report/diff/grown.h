@@ -12,4 +12,7 @@ void vt_grown_add_size(struct vt_str *text, const struct vt_growth_source *size)
 /* Adds what grows of growth to model.growth. False when out of memory. */
 bool vt_grown_take(struct vt_model *model, const struct vt_growth *growth);
 
+/* Adds how the largest sources of growth went. False when out of memory. */
+bool vt_grown_take_course(struct vt_model *model, const struct vt_growth *growth);
+
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "model/place.h"
 #include "report/diff/keepers.h"
 #include "report/diff/lines.h"
@@ -18,6 +19,7 @@ void vt_growth_deinit(struct vt_growth *growth)
 	vt_map_deinit(&growth->index);
 	vt_vec_deinit(&growth->sources);
 	vt_arena_deinit(&growth->arena);
+	vt_course_deinit(&growth->course);
 }
 
 /* What was not read in one look would seem to grow in the next. */
@@ -289,6 +291,26 @@ static void compare(const struct vt_growth *growth, struct vt_growth_source *sou
 	source->last = *now;
 }
 
+/* A line that is not known in a look has no amount then; any other source has none in use. */
+static bool add_to_course(struct vt_growth *growth, const struct vt_model *model)
+{
+	size_t n = growth->sources.n;
+	VT_FREE uint64_t *bytes = malloc((n + 1) * sizeof(*bytes));
+	double seconds = (double)(model->when.tv_sec - growth->began.tv_sec) +
+			 (double)(model->when.tv_nsec - growth->began.tv_nsec) / 1e9;
+
+	if (!bytes)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		const struct vt_growth_source *source = &growth->sources.data[i];
+
+		bytes[i] = growth->by == VT_GROWTH_BY_LINE && source->look != growth->looks ?
+				   VT_COURSE_UNKNOWN :
+				   source->last.bytes;
+	}
+	return vt_course_add(&growth->course, seconds, bytes, n);
+}
+
 bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model)
 {
 	static const struct vt_model_amount nothing;
@@ -296,8 +318,10 @@ bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model)
 	size_t room = 0;
 	bool ok;
 
-	if (!growth->looks++)
+	if (!growth->looks++) {
 		growth->by_attributes = model->ledger.by_attributes;
+		growth->began = model->when;
+	}
 	count_untraced(growth, model);
 	ok = count_all(growth, model, &now, &room);
 	for (size_t i = 0; i < growth->sources.n && ok; i++) {
@@ -311,7 +335,7 @@ bool vt_growth_add(struct vt_growth *growth, const struct vt_model *model)
 			source->change = 0;
 	}
 	free(now);
-	return ok;
+	return ok && add_to_course(growth, model);
 }
 
 /* ---- the rule ---- */

@@ -34,6 +34,7 @@
 
 #include "base/map.h"
 #include "model/model.h"
+#include "report/diff/course.h"
 
 #define VT_GROWTH_LOOKS 5
 #define VT_GROWTH_RISES 4
@@ -74,6 +75,8 @@ struct vt_growth {
 	uint64_t untraced, fell[2]; /* bytes without a backtrace; decrease in two intervals */
 	bool cut;                   /* there are more sources than are tracked */
 	bool by_attributes;         /* by line: what the driver told of kinds in the first look */
+	struct vt_course course;    /* of all sources */
+	struct timespec began;      /* the first look, CLOCK_REALTIME */
 };
 
 void vt_growth_init(struct vt_growth *growth, enum vt_growth_by by);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += src/report/diff/libdiff.a
 src_report_diff_libdiff_a_SOURCES = \
+	src/report/diff/course.c src/report/diff/course.h \
 	src/report/diff/diff.c src/report/diff/diff.h \
 	src/report/diff/growth.c src/report/diff/growth.h \
 	src/report/diff/grown.c src/report/diff/grown.h \

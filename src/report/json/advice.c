@@ -48,6 +48,7 @@ static void put_advice(struct vt_json *json, const struct vt_model_advice *advic
 	put_words(json, "text", &remedy);
 	vt_json_end_object(json);
 	vt_advice_verdict(&text, advice);
+	vt_json_text(json, "verdict", vt_str_get(&text));
 	vt_str_add(&text, ": ");
 	vt_advice_evidence(&text, advice);
 	put_words(json, "text", &text);
@@ -110,10 +111,10 @@ void vt_json_around(struct vt_json *json, const struct vt_model_around *around)
 /* ---- reading ---- */
 
 /* The number of a word; 0 for one of a later version. */
-static unsigned int load_word(json_t *from, const char *key, const char *(*name)(unsigned int),
-			      unsigned int n)
+static unsigned int load_word(const struct vt_json_value *from, const char *key,
+			      const char *(*name)(unsigned int), unsigned int n)
 {
-	const char *text = json_string_value(json_object_get(from, key));
+	const char *text = vt_json_string(vt_json_get(from, key));
 
 	for (unsigned int i = 0; text && i < n; i++)
 		if (!strcmp(text, name(i)))
@@ -121,20 +122,18 @@ static unsigned int load_word(json_t *from, const char *key, const char *(*name)
 	return 0;
 }
 
-static void load_values(struct vt_json_in *in, json_t *from, struct vt_model_advice *advice)
+static void load_values(struct vt_json_in *in, const struct vt_json_value *from,
+			struct vt_model_advice *advice)
 {
-	const char *key;
-	json_t *member;
-
-	json_object_foreach(from, key, member)
-	{
+	for (size_t i = 0; i < vt_json_keys(from); i++) {
+		const char *key = vt_json_key(from, i);
 		struct vt_advice_value value = { .name = vt_arena_strdup(in->strings, key) };
 
 		if (advice->n_values == VT_ADVICE_MAX_VALUES) {
 			vt_json_in_wrong(in, "evidence", "has too many figures");
 			return;
 		}
-		if (json_is_string(member))
+		if (vt_json_is(vt_json_of_key(from, i), VT_JSON_STRING))
 			value.text = vt_json_in_need_text(in, from, key);
 		else
 			value.number = vt_json_in_need_uint(in, from, key);
@@ -145,10 +144,11 @@ static void load_values(struct vt_json_in *in, json_t *from, struct vt_model_adv
 	}
 }
 
-static void load_advice(struct vt_json_in *in, json_t *from, struct vt_model_advices *advices)
+static void load_advice(struct vt_json_in *in, const struct vt_json_value *from,
+			struct vt_model_advices *advices)
 {
 	struct vt_model_advice *advice = vt_vec_append(&advices->items);
-	json_t *remedy = vt_json_in_object(in, from, "remedy");
+	const struct vt_json_value *remedy = vt_json_in_object(in, from, "remedy");
 
 	if (!advice) {
 		in->nomem = true;
@@ -170,7 +170,8 @@ static void load_advice(struct vt_json_in *in, json_t *from, struct vt_model_adv
 	load_values(in, vt_json_in_object(in, from, "evidence"), advice);
 }
 
-static void load_next(struct vt_json_in *in, json_t *from, struct vt_model_advices *advices)
+static void load_next(struct vt_json_in *in, const struct vt_json_value *from,
+		      struct vt_model_advices *advices)
 {
 	struct vt_model_next *next = vt_vec_append(&advices->next);
 
@@ -190,21 +191,22 @@ static void load_next(struct vt_json_in *in, json_t *from, struct vt_model_advic
 		next->code = VT_NEXT_REMEDY;
 }
 
-void vt_json_in_advice(struct vt_json_in *in, json_t *root, struct vt_model_advices *advice)
+void vt_json_in_advice(struct vt_json_in *in, const struct vt_json_value *root,
+		       struct vt_model_advices *advice)
 {
-	json_t *items = vt_json_in_array(in, root, "advice"),
-	       *next = vt_json_in_array(in, root, "next");
+	const struct vt_json_value *items = vt_json_in_array(in, root, "advice"),
+				   *next = vt_json_in_array(in, root, "next");
 
-	for (size_t i = 0; i < json_array_size(items) && !in->nomem; i++)
+	for (size_t i = 0; i < vt_json_count(items) && !in->nomem; i++)
 		load_advice(in, vt_json_in_element(in, items, i, "advice"), advice);
-	for (size_t i = 0; i < json_array_size(next) && !in->nomem; i++)
+	for (size_t i = 0; i < vt_json_count(next) && !in->nomem; i++)
 		load_next(in, vt_json_in_element(in, next, i, "next"), advice);
 }
 
-static bool load_limit(struct vt_json_in *in, json_t *from, const char *key, uint64_t *limit,
-		       uint64_t *used)
+static bool load_limit(struct vt_json_in *in, const struct vt_json_value *from, const char *key,
+		       uint64_t *limit, uint64_t *used)
 {
-	json_t *object = vt_json_in_object(in, from, key);
+	const struct vt_json_value *object = vt_json_in_object(in, from, key);
 
 	if (!object)
 		return false;
@@ -213,12 +215,13 @@ static bool load_limit(struct vt_json_in *in, json_t *from, const char *key, uin
 	return true;
 }
 
-void vt_json_in_around(struct vt_json_in *in, json_t *process, struct vt_model_around *around)
+void vt_json_in_around(struct vt_json_in *in, const struct vt_json_value *process,
+		       struct vt_model_around *around)
 {
-	json_t *children = vt_json_in_array(in, process, "cuda_children");
+	const struct vt_json_value *children = vt_json_in_array(in, process, "cuda_children");
 
 	vt_json_in_int(in, process, "parent", 0, INT_MAX, &around->parent);
-	for (size_t i = 0; i < json_array_size(children) && i < VT_AROUND_MAX_CHILDREN; i++)
+	for (size_t i = 0; i < vt_json_count(children) && i < VT_AROUND_MAX_CHILDREN; i++)
 		around->children[around->n_children++] =
 			(pid_t)vt_json_in_index(in, children, i, INT_MAX, "cuda_children");
 	around->memory_known = load_limit(in, process, "memory_limit", &around->memory_limit_bytes,

@@ -13,8 +13,10 @@ void vt_json_advice(struct vt_json *json, const struct vt_model *model);
 void vt_json_around(struct vt_json *json, const struct vt_model_around *around);
 
 /* Reads them again: not all that they follow from is in a file. */
-void vt_json_in_advice(struct vt_json_in *in, json_t *root, struct vt_model_advices *advice);
+void vt_json_in_advice(struct vt_json_in *in, const struct vt_json_value *root,
+		       struct vt_model_advices *advice);
 
-void vt_json_in_around(struct vt_json_in *in, json_t *process, struct vt_model_around *around);
+void vt_json_in_around(struct vt_json_in *in, const struct vt_json_value *process,
+		       struct vt_model_around *around);
 
 #endif

@@ -87,7 +87,7 @@ void vt_json_again(struct vt_json *json, const struct vt_model_again *again)
 	vt_json_end_object(json);
 }
 
-static uint64_t load_ms(struct vt_json_in *in, json_t *from, const char *key)
+static uint64_t load_ms(struct vt_json_in *in, const struct vt_json_value *from, const char *key)
 {
 	double ms = 0;
 
@@ -96,9 +96,10 @@ static uint64_t load_ms(struct vt_json_in *in, json_t *from, const char *key)
 	return (uint64_t)(ms * (double)VT_NS_PER_MS);
 }
 
-void vt_json_in_again(struct vt_json_in *in, json_t *root, struct vt_model_again *again)
+void vt_json_in_again(struct vt_json_in *in, const struct vt_json_value *root,
+		      struct vt_model_again *again)
 {
-	json_t *from = vt_json_in_object(in, root, "again");
+	const struct vt_json_value *from = vt_json_in_object(in, root, "again");
 	const char *word;
 	uint64_t looks = 0;
 	int subject = 0;

@@ -9,6 +9,7 @@
 /* The member "again": further looks; null when there were none. */
 void vt_json_again(struct vt_json *json, const struct vt_model_again *again);
 /* What follows for the process; not its threads, which no report is loaded with. */
-void vt_json_in_again(struct vt_json_in *in, json_t *root, struct vt_model_again *again);
+void vt_json_in_again(struct vt_json_in *in, const struct vt_json_value *root,
+		      struct vt_model_again *again);
 
 #endif

@@ -10,17 +10,23 @@
 
 #include "model/doing_json.h"
 #include "model/flight.h"
+#include "model/faults_json.h"
 #include "model/usage_json.h"
 #include "json/out.h"
+#include "report/json/allocator.h"
+#include "report/json/amount.h"
 #include "report/json/advice.h"
 #include "report/json/ledger.h"
 #include "report/json/again.h"
 #include "report/json/growth.h"
 #include "report/json/host.h"
 #include "report/json/jax.h"
+#include "report/json/kernels.h"
+#include "report/json/streams.h"
 #include "report/json/libpools.h"
 #include "report/json/owners.h"
 #include "report/json/recorder.h"
+#include "report/json/report.h"
 #include "report/json/where.h"
 #include "model/model.h"
 #include "report/state_words.h"
@@ -249,234 +255,13 @@ static void write_cuda(struct vt_json *json, const struct vt_model *model)
 	vt_json_end_object(json);
 }
 
-/* ---- the allocator ---- */
-
-static void put_pool(struct vt_json *json, bool is_private, bool is_small, bool expandable,
-		     uint64_t pool)
-{
-	char id[32];
-
-	vt_json_text(json, "pool", is_small ? "small" : "large");
-	snprintf(id, sizeof(id), "%" PRIu32 ":%" PRIu32, (uint32_t)(pool >> 32), (uint32_t)pool);
-	if (is_private)
-		vt_json_text(json, "private_pool", pool ? id : "unknown");
-	else
-		vt_json_null(json, "private_pool");
-	vt_json_bool(json, "expandable", expandable);
-}
-
-static void put_amount(struct vt_json *json, const char *key, uint64_t bytes, uint64_t blocks)
-{
-	vt_json_object_line(json, key);
-	vt_json_uint(json, "bytes", bytes);
-	vt_json_uint(json, "blocks", blocks);
-	vt_json_end_object(json);
-}
-
-static void put_amount_and_largest(struct vt_json *json, uint64_t bytes, uint64_t blocks,
-				   uint64_t largest)
-{
-	vt_json_uint(json, "bytes", bytes);
-	vt_json_uint(json, "blocks", blocks);
-	vt_json_uint(json, "largest_bytes", largest);
-}
-
-static void write_totals(struct vt_json *json, const struct vt_model_allocator *a)
-{
-	if (!a->exact) {
-		vt_json_null(json, "totals");
-		return;
-	}
-	vt_json_object(json, "totals");
-	vt_json_uint(json, "segments", a->result.segments);
-	vt_json_uint(json, "reserved_bytes", a->reserved_bytes);
-	put_amount(json, "allocated", a->allocated_bytes, a->allocated_blocks);
-	put_amount(json, "awaiting_free", a->awaiting_bytes, a->awaiting_blocks);
-	put_amount(json, "cached", a->cached_bytes, a->cached_blocks);
-	vt_json_uint(json, "largest_cached_bytes", a->largest_cached);
-	if (a->requested_known) {
-		vt_json_uint(json, "requested_bytes", a->requested_bytes);
-		vt_json_uint(json, "rounding_bytes", a->rounding_bytes);
-	} else {
-		vt_json_null(json, "requested_bytes");
-		vt_json_null(json, "rounding_bytes");
-	}
-	vt_json_object(json, "private_pools");
-	vt_json_uint(json, "bytes", a->private_bytes);
-	put_amount(json, "allocated", a->private_allocated_bytes, a->private_allocated_blocks);
-	put_amount(json, "cached", a->private_cached_bytes, a->private_cached_blocks);
-	vt_json_end_object(json);
-	if (a->other_known)
-		vt_json_uint(json, "everything_else_bytes", a->other_bytes);
-	else
-		vt_json_null(json, "everything_else_bytes");
-	vt_json_end_object(json);
-}
-
-static void put_stat(struct vt_json *json, const char *key, const struct vt_torch_stat *s)
-{
-	vt_json_object_line(json, key);
-	vt_json_int(json, "current", s->current);
-	vt_json_int(json, "peak", s->peak);
-	vt_json_int(json, "allocated", s->allocated);
-	vt_json_int(json, "freed", s->freed);
-	vt_json_end_object(json);
-}
-
-static void write_statistics(struct vt_json *json, const struct vt_model_allocator *a)
-{
-	const struct vt_torch_stats *s = &a->result.stats;
-
-	if (!a->result.have_stats || a->result.result == VT_WALK_REFUSED) {
-		vt_json_null(json, "statistics");
-		return;
-	}
-	vt_json_object(json, "statistics");
-	put_stat(json, "allocation", &s->allocation);
-	put_stat(json, "segment", &s->segment);
-	put_stat(json, "active", &s->active);
-	put_stat(json, "inactive_split", &s->inactive_split);
-	put_stat(json, "allocated_bytes", &s->allocated_bytes);
-	put_stat(json, "reserved_bytes", &s->reserved_bytes);
-	put_stat(json, "active_bytes", &s->active_bytes);
-	put_stat(json, "inactive_split_bytes", &s->inactive_split_bytes);
-	put_stat(json, "requested_bytes", &s->requested_bytes);
-	vt_json_known(json, "alloc_retries", s->num_alloc_retries);
-	vt_json_known(json, "ooms", s->num_ooms);
-	vt_json_end_object(json);
-}
-
-static void write_groups(struct vt_json *json, const struct vt_model *model, int device)
-{
-	vt_json_array(json, "groups");
-	for (size_t i = 0; i < model->groups.n; i++) {
-		const struct vt_model_group *g = &model->groups.data[i];
-
-		if (g->device != device)
-			continue;
-		vt_json_object_line(json, NULL);
-		vt_json_uint(json, "bytes", g->bytes);
-		vt_json_uint(json, "blocks", g->blocks);
-		vt_json_uint(json, "block_bytes", g->size);
-		vt_json_text(json, "state", vt_block_state_name(g->state));
-		vt_json_hex(json, "stream", g->stream);
-		put_pool(json, g->private_pool, g->small_pool, g->expandable, g->pool);
-		vt_json_end_object(json);
-	}
-	vt_json_end_array(json);
-}
-
-static bool is_in_use(const struct vt_block_rec *b)
-{
-	return b->state == VT_BLOCK_ALLOCATED || b->state == VT_BLOCK_AWAITING_FREE || b->context;
-}
-
-static void write_block(struct vt_json *json, const struct vt_model *model, size_t i)
-{
-	const struct vt_block_rec *b = &model->blocks[i];
-	const struct vt_model_trace *trace = vt_model_block_trace(model, i);
-	const struct vt_model_record *record = vt_model_block_record(model, i);
-	const struct vt_model_owner *owner = vt_model_owner(model, i);
-
-	vt_json_object_line(json, NULL);
-	vt_json_hex(json, "address", b->addr);
-	vt_json_uint(json, "bytes", b->size);
-	vt_json_text(json, "state", vt_block_state_name(b->state));
-	if (b->requested)
-		vt_json_uint(json, "requested_bytes", b->requested);
-	if (b->context)
-		vt_json_hex(json, "history", b->context);
-	if (trace)
-		vt_json_uint(json, "backtrace", model->block_traces[i]);
-	else if (model->block_traces &&
-		 model->block_traces[i] != VT_UNTRACED(VT_UNTRACED_NOT_RECORDED) && is_in_use(b))
-		vt_json_text(
-			json, "no_backtrace",
-			vt_untraced_name((enum vt_untraced)(UINT32_MAX - model->block_traces[i])));
-	if (record)
-		vt_json_record(json, record);
-	vt_json_hex(json, "object", b->object);
-	if (owner)
-		vt_json_owner(json, owner);
-	vt_json_end_object(json);
-}
-
-static void write_segment(struct vt_json *json, const struct vt_model *model, size_t first,
-			  size_t end)
-{
-	const struct vt_block_rec *b = &model->blocks[first];
-	uint64_t mapped = 0;
-
-	for (size_t i = first; i < end; i++)
-		if (model->blocks[i].state != VT_BLOCK_UNMAPPED)
-			mapped += model->blocks[i].size;
-	vt_json_object(json, NULL);
-	vt_json_hex(json, "address", b->addr);
-	vt_json_uint(json, "bytes", mapped);
-	vt_json_hex(json, "stream", b->stream);
-	put_pool(json, b->flags & VT_BLOCK_PRIVATE_POOL, b->flags & VT_BLOCK_SMALL_POOL,
-		 b->flags & VT_BLOCK_EXPANDABLE, b->pool);
-	vt_json_array(json, "blocks");
-	for (size_t i = first; i < end; i++)
-		write_block(json, model, i);
-	vt_json_end_array(json);
-	vt_json_end_object(json);
-}
-
-static void write_segments(struct vt_json *json, const struct vt_model *model,
-			   const struct vt_model_allocator *a)
-{
-	size_t end = a->first_block + a->n_blocks, next;
-
-	vt_json_array(json, "segments");
-	for (size_t i = a->first_block; i < end; i = next) {
-		next = vt_model_segment_end(model, i, end);
-		write_segment(json, model, i, next);
-	}
-	vt_json_end_array(json);
-}
-
-static void write_allocator(struct vt_json *json, const struct vt_model *model,
-			    const struct vt_model_allocator *a)
-{
-	size_t why_len = strnlen(a->result.why, sizeof(a->result.why));
-
-	vt_json_object(json, NULL);
-	vt_json_int(json, "device", a->device);
-	vt_json_text(json, "method", vt_method_name(a->method));
-	vt_json_text(json, "result", vt_walk_result_name(a->result.result));
-	if (why_len)
-		vt_json_textn(json, "why", a->result.why, why_len);
-	else
-		vt_json_null(json, "why");
-	vt_json_name(json, "consistency", a->exact ? vt_consistency_name(a->consistency) : NULL);
-	vt_json_uint(json, "passes", a->passes);
-	vt_json_uint(json, "dropped_blocks", a->result.dropped);
-	vt_json_object_line(json, "lock");
-	vt_json_text(json, "state", vt_walk_lock_name(a->result.lock));
-	if (a->result.owner_tid > 0)
-		vt_json_int(json, "owner_tid", a->result.owner_tid);
-	else
-		vt_json_null(json, "owner_tid");
-	vt_json_name(json, "owner_name", a->owner_name);
-	vt_json_end_object(json);
-	vt_json_uint(json, "walk_ns", a->result.walk_ns);
-	vt_json_uint(json, "read_ns", a->result.read_ns);
-	vt_json_hex(json, "object", a->result.allocator);
-	write_totals(json, a);
-	write_statistics(json, a);
-	write_groups(json, model, a->device);
-	write_segments(json, model, a);
-	vt_json_end_object(json);
-}
+/* ---- pinned host memory ---- */
 
 static void put_allocator_state(struct vt_json *json, enum vt_allocator_state state)
 {
 	vt_json_text(json, "state", vt_allocator_state_words(state));
 	vt_json_text(json, "state_code", vt_allocator_state_code(state));
 }
-
-/* ---- pinned host memory ---- */
 
 static void write_pinned_totals(struct vt_json *json, const struct vt_model_pinned *p)
 {
@@ -485,14 +270,14 @@ static void write_pinned_totals(struct vt_json *json, const struct vt_model_pinn
 		return;
 	}
 	vt_json_object(json, "totals");
-	put_amount(json, "allocated", p->states[VT_BLOCK_ALLOCATED].bytes,
-		   p->states[VT_BLOCK_ALLOCATED].blocks);
-	put_amount(json, "awaiting_free", p->states[VT_BLOCK_AWAITING_FREE].bytes,
-		   p->states[VT_BLOCK_AWAITING_FREE].blocks);
-	put_amount(json, "cached", p->states[VT_BLOCK_CACHED].bytes,
-		   p->states[VT_BLOCK_CACHED].blocks);
+	vt_json_amount(json, "allocated", p->states[VT_BLOCK_ALLOCATED].bytes,
+		       p->states[VT_BLOCK_ALLOCATED].blocks);
+	vt_json_amount(json, "awaiting_free", p->states[VT_BLOCK_AWAITING_FREE].bytes,
+		       p->states[VT_BLOCK_AWAITING_FREE].blocks);
+	vt_json_amount(json, "cached", p->states[VT_BLOCK_CACHED].bytes,
+		       p->states[VT_BLOCK_CACHED].blocks);
 	vt_json_uint(json, "largest_cached_bytes", p->largest_cached);
-	put_amount(json, "private_pools", p->private_pools.bytes, p->private_pools.blocks);
+	vt_json_amount(json, "private_pools", p->private_pools.bytes, p->private_pools.blocks);
 	vt_json_end_object(json);
 }
 
@@ -549,7 +334,7 @@ static void write_pinned(struct vt_json *json, const struct vt_model_pinned *p)
 	else
 		write_no_pinned(json);
 	if (p->sum_known)
-		put_amount(json, "all", p->total.bytes, p->total.blocks);
+		vt_json_amount(json, "all", p->total.bytes, p->total.blocks);
 	else
 		vt_json_null(json, "all");
 	write_pinned_totals(json, p);
@@ -594,8 +379,10 @@ static void write_frame(struct vt_json *json, const struct vt_model_frame *f)
 	else
 		vt_json_null(json, "line");
 	if (python) {
+		vt_json_bool(json, "program", vt_model_is_program(f));
 		write_locals(json, f);
 	} else {
+		vt_json_bool(json, "telling", vt_model_is_telling(f));
 		vt_json_bool(json, "inlined", f->inlined);
 		vt_json_name(json, "module", f->module);
 		vt_json_name(json, "build_id", f->build_id);
@@ -656,6 +443,10 @@ static void write_thread(struct vt_json *json, const struct vt_model *model,
 		vt_json_int(json, "waits_for_tid", t->waits_for);
 	else
 		vt_json_null(json, "waits_for_tid");
+	if (t->waits_address)
+		vt_json_hex(json, "waits_address", t->waits_address);
+	else
+		vt_json_null(json, "waits_address");
 	vt_json_bool(json, "deadlock", t->deadlock);
 	vt_put_verdict(json, &t->verdict);
 	if (!t->verdict.code) {
@@ -709,6 +500,10 @@ static void write_threads(struct vt_json *json, const struct vt_model *model)
 {
 	vt_json_text(json, "view", vt_view_name(model->view));
 	vt_json_bool(json, "stacks_coherent", model->stacks_coherent);
+	vt_json_text(json, "gil",
+		     vt_model_gil_holder(model)  ? "held" :
+		     vt_model_gil_is_free(model) ? "free" :
+						   NULL);
 	vt_json_array(json, "threads");
 	for (size_t i = 0; i < model->threads.n; i++)
 		write_thread(json, model, &model->threads.data[i]);
@@ -739,7 +534,7 @@ static void write_trace(struct vt_json *json, const struct vt_model_trace *t)
 {
 	vt_json_object_line(json, NULL);
 	vt_json_text(json, "source", vt_trace_source_name(t->source));
-	put_amount_and_largest(json, t->bytes, t->blocks, t->largest);
+	vt_json_amount_and_largest(json, t->bytes, t->blocks, t->largest);
 	vt_json_ages(json, &t->ages);
 	if (t->title < t->n_frames)
 		vt_json_uint(json, "title", t->frames[t->title]);
@@ -760,7 +555,7 @@ static void write_site(struct vt_json *json, const struct vt_model *model,
 		       const struct vt_model_site *site)
 {
 	vt_json_object_line(json, NULL);
-	put_amount_and_largest(json, site->bytes, site->blocks, site->largest);
+	vt_json_amount_and_largest(json, site->bytes, site->blocks, site->largest);
 	vt_json_ages(json, &site->ages);
 	if (site->title)
 		vt_json_uint(json, "title", (uint64_t)(site->title - model->trace_frames));
@@ -786,8 +581,8 @@ static void write_backtraces(struct vt_json *json, const struct vt_model *model)
 	vt_json_end_array(json);
 	vt_json_object(json, "without");
 	for (size_t i = 0; i < VT_N_UNTRACED; i++)
-		put_amount(json, vt_json_untraced_key((enum vt_untraced)i),
-			   model->untraced[i].bytes, model->untraced[i].blocks);
+		vt_json_amount(json, vt_json_untraced_key((enum vt_untraced)i),
+			       model->untraced[i].bytes, model->untraced[i].blocks);
 	vt_json_end_object(json);
 	vt_json_array(json, "backtraces");
 	for (size_t i = 0; i < model->traces.n; i++)
@@ -800,14 +595,15 @@ static void write_backtraces(struct vt_json *json, const struct vt_model *model)
 	vt_json_end_object(json);
 }
 
-static void write_torch(struct vt_json *json, const struct vt_model *model)
+static void write_torch(struct vt_json *json, const struct vt_model *model,
+			const struct vt_json_blocks *blocks)
 {
 	vt_json_object(json, "pytorch");
 	vt_json_text(json, "method", vt_method_name(model->torch_method));
 	put_allocator_state(json, model->torch_state);
 	vt_json_array(json, "allocators");
 	for (size_t i = 0; i < model->allocators.n; i++)
-		write_allocator(json, model, &model->allocators.data[i]);
+		vt_json_allocator(json, model, &model->allocators.data[i], blocks);
 	vt_json_end_array(json);
 	write_pinned(json, &model->pinned);
 	write_backtraces(json, model);
@@ -830,7 +626,7 @@ static void write_caught(struct vt_json *json, const struct vt_model_caught *c)
 	vt_json_uint(json, "needed_bytes", c->needed_bytes);
 	vt_json_uint(json, "segment_bytes", c->segment_bytes);
 	vt_json_object_line(json, "holes");
-	put_amount_and_largest(json, c->holes.bytes, c->holes.blocks, c->largest_hole);
+	vt_json_amount_and_largest(json, c->holes.bytes, c->holes.blocks, c->largest_hole);
 	vt_json_uint(json, "segments", c->hole_segments);
 	vt_json_hex(json, "largest_stream", c->largest_hole_stream);
 	vt_json_end_object(json);
@@ -847,10 +643,9 @@ static void write_caught(struct vt_json *json, const struct vt_model_caught *c)
 	vt_json_end_object(json);
 }
 
-static void begin_document(struct vt_json *json, FILE *out, const char *schema,
-			   const char *tool_version, const struct timespec *when)
+static void begin_document(struct vt_json *json, const char *schema, const char *tool_version,
+			   const struct timespec *when)
 {
-	vt_json_init(json, out);
 	vt_json_object(json, NULL);
 	vt_json_text(json, "schema", schema);
 	vt_json_uint(json, "schema_version", VT_REPORT_SCHEMA_VERSION);
@@ -873,19 +668,17 @@ static void write_summary(struct vt_json *json, const struct vt_model *model)
 	write_timing(json, &model->timing);
 }
 
-struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_options *options,
-				      FILE *out)
+void vt_json_report(struct vt_json *json, const struct vt_model *model,
+		    const struct vt_writer_options *options, const struct vt_json_blocks *blocks)
 {
-	const struct vt_model *model = what;
-	VT_FREE struct vt_json *json = malloc(sizeof(*json));
-
-	if (!json)
-		return &vt_enomem;
-	begin_document(json, out, VT_REPORT_SCHEMA, model->tool_version, &model->when);
+	begin_document(json, VT_REPORT_SCHEMA, model->tool_version, &model->when);
 	write_summary(json, model);
 	write_cuda(json, model);
+	vt_faults_put(json, "faults", model);
 	vt_json_libpools(json, model);
 	vt_json_jax(json, model);
+	vt_json_kernels(json, model);
+	vt_json_streams(json, model);
 	vt_json_ledger(json, model);
 	vt_json_again(json, &model->again);
 	vt_json_growth(json, model);
@@ -893,11 +686,24 @@ struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_o
 	write_threads(json, model);
 	write_thread_groups(json, model);
 	write_tasks(json, &model->tasks);
-	write_torch(json, model);
+	write_torch(json, model, blocks);
 	vt_json_owners(json, model, options);
 	vt_json_recorder(json, model);
 	write_caught(json, &model->caught);
+	if (blocks->rest)
+		blocks->rest(json, model);
 	vt_json_end_object(json);
+}
+
+struct vt_error *vt_write_report_json(const void *what, const struct vt_writer_options *options,
+				      FILE *out)
+{
+	VT_FREE struct vt_json *json = malloc(sizeof(*json));
+
+	if (!json)
+		return &vt_enomem;
+	vt_json_init(json, out);
+	vt_json_report(json, what, options, &vt_json_blocks_plain);
 	return vt_json_finish(json);
 }
 
@@ -934,7 +740,8 @@ struct vt_error *vt_write_stacks_json(const void *what, const struct vt_writer_o
 	(void)options; /* those are for people */
 	if (!json)
 		return &vt_enomem;
-	begin_document(json, out, STACKS_SCHEMA, document->tool_version, &document->when);
+	vt_json_init(json, out);
+	begin_document(json, STACKS_SCHEMA, document->tool_version, &document->when);
 	vt_json_array(json, "processes");
 	for (size_t i = 0; i < document->n; i++)
 		write_stacks_result(json, &document->results[i]);

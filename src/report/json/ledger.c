@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/ledger.h"
 
+#include <limits.h>
+
 #define MAX_DEVICE 1023
 
 /* "device" is its ordinal. */
@@ -142,6 +144,10 @@ void vt_json_ledger(struct vt_json *json, const struct vt_model *model)
 	vt_json_object(json, "ledger");
 	vt_json_bool(json, "whole", ledger->whole);
 	vt_json_bool(json, "after_fault", ledger->by_attributes);
+	if (ledger->fault)
+		vt_json_int(json, "fault", ledger->fault);
+	else
+		vt_json_null(json, "fault");
 	vt_json_bool(json, "pools_known", ledger->pools_asked);
 	vt_json_uint(json, "step_bytes", ledger->step_bytes);
 	vt_json_uint(json, "probes", ledger->probes);
@@ -165,7 +171,7 @@ void vt_json_ledger(struct vt_json *json, const struct vt_model *model)
 
 /* ---- reading ---- */
 
-static uint64_t uint_or_0(struct vt_json_in *in, json_t *from, const char *key)
+static uint64_t uint_or_0(struct vt_json_in *in, const struct vt_json_value *from, const char *key)
 {
 	uint64_t value = 0;
 
@@ -173,7 +179,7 @@ static uint64_t uint_or_0(struct vt_json_in *in, json_t *from, const char *key)
 	return value;
 }
 
-static struct vt_model_line load_line(struct vt_json_in *in, json_t *from)
+static struct vt_model_line load_line(struct vt_json_in *in, const struct vt_json_value *from)
 {
 	return (struct vt_model_line){ .bytes = vt_json_in_need_uint(in, from, "bytes"),
 				       .asked = vt_json_in_need_uint(in, from, "asked_bytes"),
@@ -181,18 +187,21 @@ static struct vt_model_line load_line(struct vt_json_in *in, json_t *from)
 				       .largest = vt_json_in_need_uint(in, from, "largest_bytes") };
 }
 
-static struct vt_model_line load_named(struct vt_json_in *in, json_t *from, const char *key)
+static struct vt_model_line load_named(struct vt_json_in *in, const struct vt_json_value *from,
+				       const char *key)
 {
 	return load_line(in, vt_json_in_object(in, from, key));
 }
 
 /* A claimer that the file's version does not know has nothing. */
-static void load_claimed(struct vt_json_in *in, json_t *from, struct vt_model_ledger_device *d)
+static void load_claimed(struct vt_json_in *in, const struct vt_json_value *from,
+			 struct vt_model_ledger_device *d)
 {
-	json_t *claimed = vt_json_in_object(in, from, "claimed");
+	const struct vt_json_value *claimed = vt_json_in_object(in, from, "claimed");
 
 	for (unsigned int i = 0; i < VT_N_CLAIMERS; i++) {
-		json_t *one = vt_json_in_object(in, claimed, vt_claimer_name(i));
+		const struct vt_json_value *one =
+			vt_json_in_object(in, claimed, vt_claimer_name(i));
 
 		if (!one)
 			continue;
@@ -201,9 +210,10 @@ static void load_claimed(struct vt_json_in *in, json_t *from, struct vt_model_le
 	}
 }
 
-static void load_local(struct vt_json_in *in, json_t *from, struct vt_model_local_memory *local)
+static void load_local(struct vt_json_in *in, const struct vt_json_value *from,
+		       struct vt_model_local_memory *local)
 {
-	json_t *one = vt_json_in_object(in, from, "local_memory");
+	const struct vt_json_value *one = vt_json_in_object(in, from, "local_memory");
 
 	if (!one)
 		return;
@@ -214,7 +224,8 @@ static void load_local(struct vt_json_in *in, json_t *from, struct vt_model_loca
 	local->threads = vt_json_in_need_uint(in, one, "threads");
 }
 
-static void load_device(struct vt_json_in *in, json_t *from, struct vt_model_ledger *ledger)
+static void load_device(struct vt_json_in *in, const struct vt_json_value *from,
+			struct vt_model_ledger *ledger)
 {
 	struct vt_model_ledger_device *d = vt_vec_append(&ledger->devices);
 
@@ -237,14 +248,15 @@ static void load_device(struct vt_json_in *in, json_t *from, struct vt_model_led
 	load_local(in, from, &d->local);
 }
 
-static unsigned int claimer_in(struct vt_json_in *in, json_t *from)
+static unsigned int claimer_in(struct vt_json_in *in, const struct vt_json_value *from)
 {
 	return vt_json_in_text(in, from, "claimed_by") ?
 		       vt_json_in_word(in, from, "claimed_by", vt_claimer_name, VT_N_CLAIMERS) :
 		       VT_CLAIMER_PYTORCH;
 }
 
-static void load_range(struct vt_json_in *in, json_t *from, struct vt_model_ledger *ledger)
+static void load_range(struct vt_json_in *in, const struct vt_json_value *from,
+		       struct vt_model_ledger *ledger)
 {
 	struct vt_model_range *range = vt_vec_append(&ledger->ranges);
 	int device = 0;
@@ -270,7 +282,8 @@ static void load_range(struct vt_json_in *in, json_t *from, struct vt_model_ledg
 	range->rec.exportable = vt_json_in_need_bool(in, from, "shareable");
 }
 
-static void load_pool(struct vt_json_in *in, json_t *from, struct vt_model_ledger *ledger)
+static void load_pool(struct vt_json_in *in, const struct vt_json_value *from,
+		      struct vt_model_ledger *ledger)
 {
 	struct vt_model_ledger_pool *pool = vt_vec_append(&ledger->pools);
 
@@ -284,26 +297,30 @@ static void load_pool(struct vt_json_in *in, json_t *from, struct vt_model_ledge
 		      vt_json_in_uint(in, from, "used_bytes", &pool->used_bytes);
 }
 
-static void load_each(struct vt_json_in *in, json_t *from, const char *key,
+static void load_each(struct vt_json_in *in, const struct vt_json_value *from, const char *key,
 		      struct vt_model_ledger *ledger,
-		      void (*load)(struct vt_json_in *in, json_t *from,
+		      void (*load)(struct vt_json_in *in, const struct vt_json_value *from,
 				   struct vt_model_ledger *ledger))
 {
-	json_t *array = vt_json_in_array(in, from, key);
+	const struct vt_json_value *array = vt_json_in_array(in, from, key);
 
-	for (size_t i = 0; i < json_array_size(array) && !in->nomem; i++)
+	for (size_t i = 0; i < vt_json_count(array) && !in->nomem; i++)
 		load(in, vt_json_in_element(in, array, i, key), ledger);
 }
 
-void vt_json_in_ledger(struct vt_json_in *in, json_t *root, struct vt_model_ledger *ledger)
+void vt_json_in_ledger(struct vt_json_in *in, const struct vt_json_value *root,
+		       struct vt_model_ledger *ledger)
 {
-	json_t *from = vt_json_in_object(in, root, "ledger");
+	const struct vt_json_value *from = vt_json_in_object(in, root, "ledger");
+	int fault = 0;
 
 	if (!from)
 		return;
 	ledger->known = true;
 	ledger->whole = vt_json_in_need_bool(in, from, "whole");
 	ledger->by_attributes = vt_json_in_need_bool(in, from, "after_fault");
+	if (vt_json_in_int(in, from, "fault", 0, INT_MAX, &fault))
+		ledger->fault = fault;
 	ledger->pools_asked = vt_json_in_need_bool(in, from, "pools_known");
 	ledger->step_bytes = uint_or_0(in, from, "step_bytes");
 	ledger->probes = uint_or_0(in, from, "probes");

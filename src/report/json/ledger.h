@@ -10,6 +10,7 @@
 void vt_json_ledger(struct vt_json *json, const struct vt_model *model);
 
 /* The same from a file; what account would fill in is in the file, too. */
-void vt_json_in_ledger(struct vt_json_in *in, json_t *root, struct vt_model_ledger *ledger);
+void vt_json_in_ledger(struct vt_json_in *in, const struct vt_json_value *root,
+		       struct vt_model_ledger *ledger);
 
 #endif

@@ -48,6 +48,10 @@ static void write_pool(struct vt_json *json, const struct vt_model *model, size_
 	put_known(json, "used_bytes", rec, VT_LIBPOOL_USED, rec->used_bytes);
 	put_known(json, "peak_bytes", rec, VT_LIBPOOL_PEAK, rec->peak_bytes);
 	put_known(json, "limit_bytes", rec, VT_LIBPOOL_LIMIT, rec->limit_bytes);
+	if (model->ledger.known)
+		vt_json_uint(json, "claimed_bytes", pool->claimed_bytes);
+	else
+		vt_json_null(json, "claimed_bytes");
 	vt_json_bool(json, "used_chunks_known",
 		     rec->state == VT_LIBPOOL_EXACT && rec->known & VT_LIBPOOL_BLOCKS);
 	vt_json_array(json, "regions");

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "model/flight.h"
+#include "model/faults_json.h"
 #include "model/usage_json.h"
 #include "json/in.h"
 #include "report/state_words.h"
@@ -49,16 +50,18 @@ static const char *source_name(unsigned int i)
 	return vt_trace_source_name((enum vt_trace_source)i);
 }
 
-static struct vt_model_amount load_amount(struct load *l, json_t *from, const char *key)
+static struct vt_model_amount load_amount(struct load *l, const struct vt_json_value *from,
+					  const char *key)
 {
-	json_t *amount = vt_json_in_object(&l->in, from, key);
+	const struct vt_json_value *amount = vt_json_in_object(&l->in, from, key);
 
 	return (struct vt_model_amount){ .bytes = vt_json_in_need_uint(&l->in, amount, "bytes"),
 					 .blocks = vt_json_in_need_uint(&l->in, amount, "blocks") };
 }
 
 /* Seconds of our own JSON as nanoseconds. */
-static uint64_t load_seconds(struct load *l, json_t *from, const char *key, uint64_t otherwise)
+static uint64_t load_seconds(struct load *l, const struct vt_json_value *from, const char *key,
+			     uint64_t otherwise)
 {
 	double seconds;
 
@@ -71,7 +74,7 @@ static uint64_t load_seconds(struct load *l, json_t *from, const char *key, uint
 	return (uint64_t)(seconds * (double)VT_NS_PER_S);
 }
 
-static struct vt_model_ages load_ages(struct load *l, json_t *from)
+static struct vt_model_ages load_ages(struct load *l, const struct vt_json_value *from)
 {
 	return (struct vt_model_ages){
 		.oldest_ns = load_seconds(l, from, "oldest_age_s", VT_NO_AGE),
@@ -81,10 +84,10 @@ static struct vt_model_ages load_ages(struct load *l, json_t *from)
 
 /* ---- the head ---- */
 
-static void load_process(struct load *l, json_t *root)
+static void load_process(struct load *l, const struct vt_json_value *root)
 {
-	json_t *from = vt_json_in_object(&l->in, root, "process"),
-	       *core = vt_json_in_object(&l->in, root, "core");
+	const struct vt_json_value *from = vt_json_in_object(&l->in, root, "process"),
+				   *core = vt_json_in_object(&l->in, root, "core");
 	struct vt_model_process *p = &l->model->process;
 	int pid = 0;
 
@@ -108,7 +111,7 @@ static void load_process(struct load *l, json_t *root)
 }
 
 /* A stage of a newer vramtap is another one: what it says counts as much. */
-static enum vt_stage load_stage(struct load *l, json_t *from)
+static enum vt_stage load_stage(struct load *l, const struct vt_json_value *from)
 {
 	const char *name = vt_json_in_need_text(&l->in, from, "stage");
 
@@ -118,14 +121,14 @@ static enum vt_stage load_stage(struct load *l, json_t *from)
 	return VT_STAGE_OTHER;
 }
 
-static void load_diags(struct load *l, json_t *root)
+static void load_diags(struct load *l, const struct vt_json_value *root)
 {
-	json_t *from = vt_json_in_array(&l->in, root, "diagnostics");
+	const struct vt_json_value *from = vt_json_in_array(&l->in, root, "diagnostics");
 
-	for (size_t i = 0; i < json_array_size(from); i++) {
-		json_t *d = vt_json_in_element(&l->in, from, i, "diagnostics");
+	for (size_t i = 0; i < vt_json_count(from); i++) {
+		const struct vt_json_value *d = vt_json_in_element(&l->in, from, i, "diagnostics");
 		struct vt_diag *diag = vt_vec_append(&l->model->diags);
-		const char *level = json_string_value(json_object_get(d, "level"));
+		const char *level = vt_json_string(vt_json_get(d, "level"));
 
 		if (!diag) {
 			l->in.nomem = true;
@@ -148,9 +151,9 @@ static int hex_digit(char c)
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static void load_uuid(struct load *l, json_t *from, struct vt_model_device *d)
+static void load_uuid(struct load *l, const struct vt_json_value *from, struct vt_model_device *d)
 {
-	const char *text = json_string_value(json_object_get(from, "uuid"));
+	const char *text = vt_json_string(vt_json_get(from, "uuid"));
 	size_t n = 0;
 
 	if (!text)
@@ -166,10 +169,10 @@ static void load_uuid(struct load *l, json_t *from, struct vt_model_device *d)
 		vt_json_in_wrong(&l->in, "uuid", "is none");
 }
 
-static void load_device(struct load *l, json_t *from)
+static void load_device(struct load *l, const struct vt_json_value *from)
 {
 	struct vt_model_device *d = vt_vec_append(&l->model->devices);
-	json_t *memory = vt_json_in_object(&l->in, from, "memory");
+	const struct vt_json_value *memory = vt_json_in_object(&l->in, from, "memory");
 
 	if (!d) {
 		l->in.nomem = true;
@@ -193,9 +196,11 @@ static void load_device(struct load *l, json_t *from)
 
 /* ---- the allocator ---- */
 
-static void load_totals(struct load *l, json_t *from, struct vt_model_allocator *a)
+static void load_totals(struct load *l, const struct vt_json_value *from,
+			struct vt_model_allocator *a)
 {
-	json_t *totals = vt_json_in_object(&l->in, from, "totals"), *private_pools;
+	const struct vt_json_value *totals = vt_json_in_object(&l->in, from, "totals"),
+				   *private_pools;
 	struct vt_model_amount amount;
 
 	a->exact = totals;
@@ -248,10 +253,10 @@ static bool parse_pool(const char *text, uint64_t *id)
 	return true;
 }
 
-static struct pool load_pool(struct load *l, json_t *from)
+static struct pool load_pool(struct load *l, const struct vt_json_value *from)
 {
-	const char *pool = json_string_value(json_object_get(from, "pool"));
-	const char *id = json_string_value(json_object_get(from, "private_pool"));
+	const char *pool = vt_json_string(vt_json_get(from, "pool"));
+	const char *id = vt_json_string(vt_json_get(from, "private_pool"));
 	struct pool p = { .small = pool && !strcmp(pool, "small"), .is_private = id };
 
 	vt_json_in_bool(&l->in, from, "expandable", &p.expandable);
@@ -260,12 +265,12 @@ static struct pool load_pool(struct load *l, json_t *from)
 	return p;
 }
 
-static void load_groups(struct load *l, json_t *from, int device)
+static void load_groups(struct load *l, const struct vt_json_value *from, int device)
 {
-	json_t *groups = vt_json_in_array(&l->in, from, "groups");
+	const struct vt_json_value *groups = vt_json_in_array(&l->in, from, "groups");
 
-	for (size_t i = 0; i < json_array_size(groups); i++) {
-		json_t *g = vt_json_in_element(&l->in, groups, i, "groups");
+	for (size_t i = 0; i < vt_json_count(groups); i++) {
+		const struct vt_json_value *g = vt_json_in_element(&l->in, groups, i, "groups");
 		struct vt_model_group *group = vt_vec_append(&l->model->groups);
 		struct pool pool = load_pool(l, g);
 
@@ -289,7 +294,7 @@ static void load_groups(struct load *l, json_t *from, int device)
 	}
 }
 
-static struct vt_model_record load_record(struct load *l, json_t *from)
+static struct vt_model_record load_record(struct load *l, const struct vt_json_value *from)
 {
 	struct vt_model_record record = { .age_ns = load_seconds(l, from, "age_s", VT_NO_AGE) };
 	const char *thread = vt_json_in_text(&l->in, from, "thread");
@@ -301,7 +306,8 @@ static struct vt_model_record load_record(struct load *l, json_t *from)
 	return record;
 }
 
-static void load_block(struct load *l, json_t *from, struct vt_block_rec *b, uint32_t *trace)
+static void load_block(struct load *l, const struct vt_json_value *from, struct vt_block_rec *b,
+		       uint32_t *trace)
 {
 	size_t n_traces = l->model->traces.n;
 	uint64_t number;
@@ -319,7 +325,7 @@ static void load_block(struct load *l, json_t *from, struct vt_block_rec *b, uin
 		if (number >= n_traces)
 			vt_json_in_wrong(&l->in, "backtrace", "names one that does not exist");
 		*trace = number < n_traces ? (uint32_t)number : VT_UNTRACED(VT_UNTRACED_UNREADABLE);
-	} else if (json_object_get(from, "no_backtrace")) {
+	} else if (vt_json_get(from, "no_backtrace")) {
 		*trace = VT_UNTRACED(vt_json_in_word(&l->in, from, "no_backtrace", untraced_name,
 						     VT_N_UNTRACED));
 	} else {
@@ -333,13 +339,14 @@ struct of_blocks {
 	struct vt_model_record *records;
 };
 
-static void load_segment(struct load *l, json_t *from, int device, const struct of_blocks *of)
+static void load_segment(struct load *l, const struct vt_json_value *from, int device,
+			 const struct of_blocks *of)
 {
-	json_t *blocks = vt_json_in_array(&l->in, from, "blocks");
+	const struct vt_json_value *blocks = vt_json_in_array(&l->in, from, "blocks");
 	struct pool pool = load_pool(l, from);
 	uint64_t stream = vt_json_in_need_hex(&l->in, from, "stream");
 
-	for (size_t i = 0; i < json_array_size(blocks); i++) {
+	for (size_t i = 0; i < vt_json_count(blocks); i++) {
 		struct vt_block_rec *b = &l->model->blocks[l->model->n_blocks];
 
 		*b = (struct vt_block_rec){
@@ -353,20 +360,21 @@ static void load_segment(struct load *l, json_t *from, int device, const struct 
 		};
 		load_block(l, vt_json_in_element(&l->in, blocks, i, "blocks"), b,
 			   of->traces ? &of->traces[l->model->n_blocks] : NULL);
-		vt_json_in_owner(&l->in, json_array_get(blocks, i), (uint32_t)l->model->n_blocks,
+		vt_json_in_owner(&l->in, vt_json_at(blocks, i), (uint32_t)l->model->n_blocks,
 				 &l->model->owners);
 		if (of->records)
-			of->records[l->model->n_blocks] = load_record(l, json_array_get(blocks, i));
+			of->records[l->model->n_blocks] = load_record(l, vt_json_at(blocks, i));
 		l->model->n_blocks++;
 	}
 }
 
-static void load_allocator(struct load *l, json_t *from, const struct of_blocks *of)
+static void load_allocator(struct load *l, const struct vt_json_value *from,
+			   const struct of_blocks *of)
 {
 	struct vt_model_allocator *a = vt_vec_append(&l->model->allocators);
-	json_t *segments = vt_json_in_array(&l->in, from, "segments");
-	json_t *why = json_object_get(from, "why");
-	size_t why_len = json_string_length(why); /* 0 if it is no string */
+	const struct vt_json_value *segments = vt_json_in_array(&l->in, from, "segments");
+	const struct vt_json_value *why = vt_json_get(from, "why");
+	size_t why_len = vt_json_length(why); /* 0 if it is no string */
 
 	if (!a) {
 		l->in.nomem = true;
@@ -380,26 +388,26 @@ static void load_allocator(struct load *l, json_t *from, const struct of_blocks 
 	a->result.result = (uint8_t)vt_json_in_word(&l->in, from, "result", result_name,
 						    VT_WALK_TRUNCATED + 1);
 	if (why_len) /* it may lack a final NUL */
-		memcpy(a->result.why, json_string_value(why),
+		memcpy(a->result.why, vt_json_string(why),
 		       why_len < sizeof(a->result.why) ? why_len : sizeof(a->result.why));
 	vt_json_in_hex(&l->in, from, "object", &a->result.allocator);
 	load_totals(l, from, a);
 	load_groups(l, from, a->device);
-	for (size_t i = 0; i < json_array_size(segments); i++)
+	for (size_t i = 0; i < vt_json_count(segments); i++)
 		load_segment(l, vt_json_in_element(&l->in, segments, i, "segments"), a->device, of);
 	a->n_blocks = l->model->n_blocks - a->first_block;
 }
 
-static size_t count_blocks(json_t *allocators)
+static size_t count_blocks(const struct vt_json_value *allocators)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < json_array_size(allocators); i++) {
-		json_t *segments = json_object_get(json_array_get(allocators, i), "segments");
+	for (size_t i = 0; i < vt_json_count(allocators); i++) {
+		const struct vt_json_value *segments =
+			vt_json_get(vt_json_at(allocators, i), "segments");
 
-		for (size_t s = 0; s < json_array_size(segments); s++)
-			n += json_array_size(
-				json_object_get(json_array_get(segments, s), "blocks"));
+		for (size_t s = 0; s < vt_json_count(segments); s++)
+			n += vt_json_count(vt_json_get(vt_json_at(segments, s), "blocks"));
 	}
 	return n;
 }
@@ -411,9 +419,9 @@ static void release_blocks(struct vt_block_rec *blocks, size_t n)
 }
 
 /* After the backtraces, because blocks refer to them. */
-static void load_allocators(struct load *l, json_t *torch, bool recorded)
+static void load_allocators(struct load *l, const struct vt_json_value *torch, bool recorded)
 {
-	json_t *allocators = vt_json_in_array(&l->in, torch, "allocators");
+	const struct vt_json_value *allocators = vt_json_in_array(&l->in, torch, "allocators");
 	size_t n = count_blocks(allocators) + 1;
 	struct vt_model *model = l->model;
 	struct of_blocks of = {
@@ -429,7 +437,7 @@ static void load_allocators(struct load *l, json_t *torch, bool recorded)
 		l->in.nomem = true;
 		return;
 	}
-	for (size_t i = 0; i < json_array_size(allocators); i++)
+	for (size_t i = 0; i < vt_json_count(allocators); i++)
 		load_allocator(l, vt_json_in_element(&l->in, allocators, i, "allocators"), &of);
 	model->block_traces = of.traces;
 	model->block_records = of.records;
@@ -437,7 +445,7 @@ static void load_allocators(struct load *l, json_t *torch, bool recorded)
 
 /* ---- recorded backtraces ---- */
 
-static void load_frame(struct load *l, json_t *from, struct vt_model_frame *f)
+static void load_frame(struct load *l, const struct vt_json_value *from, struct vt_model_frame *f)
 {
 	const char *kind = vt_json_in_need_text(&l->in, from, "kind"), *build_id;
 
@@ -456,10 +464,10 @@ static void load_frame(struct load *l, json_t *from, struct vt_model_frame *f)
 		f->module = ""; /* a file without a name */
 }
 
-static void load_frames(struct load *l, json_t *recorded)
+static void load_frames(struct load *l, const struct vt_json_value *recorded)
 {
-	json_t *from = vt_json_in_array(&l->in, recorded, "frames");
-	size_t n = json_array_size(from);
+	const struct vt_json_value *from = vt_json_in_array(&l->in, recorded, "frames");
+	size_t n = vt_json_count(from);
 	struct vt_model_frame *frames = vt_arena_alloc(&l->model->arena, (n + 1) * sizeof(*frames));
 
 	if (!frames) {
@@ -473,7 +481,8 @@ static void load_frames(struct load *l, json_t *recorded)
 }
 
 /* The JSON names the title by the frame; the model by its place in the backtrace. */
-static size_t load_title(struct load *l, json_t *from, const uint32_t *frames, size_t n)
+static size_t load_title(struct load *l, const struct vt_json_value *from, const uint32_t *frames,
+			 size_t n)
 {
 	uint64_t title;
 	size_t i = 0;
@@ -487,11 +496,11 @@ static size_t load_title(struct load *l, json_t *from, const uint32_t *frames, s
 	return i;
 }
 
-static void load_trace(struct load *l, json_t *from)
+static void load_trace(struct load *l, const struct vt_json_value *from)
 {
 	struct vt_model_trace *t = vt_vec_append(&l->model->traces);
-	json_t *array = vt_json_in_array(&l->in, from, "frames");
-	size_t n = json_array_size(array);
+	const struct vt_json_value *array = vt_json_in_array(&l->in, from, "frames");
+	size_t n = vt_json_count(array);
 	uint32_t *frames = vt_arena_alloc(&l->model->arena, (n + 1) * sizeof(*frames));
 
 	if (!t || !frames) {
@@ -521,10 +530,10 @@ static void load_trace(struct load *l, json_t *from)
 }
 
 /* Each trace is in at most one site, so the chains end. */
-static void load_site(struct load *l, json_t *from)
+static void load_site(struct load *l, const struct vt_json_value *from)
 {
 	struct vt_model_site *site = vt_vec_append(&l->model->sites);
-	json_t *array = vt_json_in_array(&l->in, from, "backtraces");
+	const struct vt_json_value *array = vt_json_in_array(&l->in, from, "backtraces");
 	struct vt_model *model = l->model;
 	uint64_t title = 0;
 	size_t *link;
@@ -547,7 +556,7 @@ static void load_site(struct load *l, json_t *from)
 			vt_json_in_wrong(&l->in, "title", "is a frame that does not exist");
 	}
 	link = &site->first_trace;
-	for (size_t i = 0; i < json_array_size(array); i++) {
+	for (size_t i = 0; i < vt_json_count(array); i++) {
 		uint32_t number = vt_json_in_index(&l->in, array, i, model->traces.n, "backtraces");
 
 		if (number >= model->traces.n || model->traces.data[number].site != VT_NO_SITE) {
@@ -563,11 +572,11 @@ static void load_site(struct load *l, json_t *from)
 		vt_json_in_wrong(&l->in, "backtraces", "has none");
 }
 
-static void load_recorded(struct load *l, json_t *recorded)
+static void load_recorded(struct load *l, const struct vt_json_value *recorded)
 {
-	json_t *traces = vt_json_in_array(&l->in, recorded, "backtraces"),
-	       *sites = vt_json_in_array(&l->in, recorded, "sites");
-	json_t *without = vt_json_in_object(&l->in, recorded, "without");
+	const struct vt_json_value *traces = vt_json_in_array(&l->in, recorded, "backtraces"),
+				   *sites = vt_json_in_array(&l->in, recorded, "sites");
+	const struct vt_json_value *without = vt_json_in_object(&l->in, recorded, "without");
 	static const char *const keys[VT_N_UNTRACED] = {
 		[VT_UNTRACED_NOT_RECORDED] = "not_recorded", [VT_UNTRACED_CHANGED] = "changed",
 		[VT_UNTRACED_UNREADABLE] = "unreadable",     [VT_UNTRACED_SAMPLED] = "sampled",
@@ -575,9 +584,9 @@ static void load_recorded(struct load *l, json_t *recorded)
 	};
 
 	load_frames(l, recorded);
-	for (size_t i = 0; i < json_array_size(traces) && !l->in.nomem; i++)
+	for (size_t i = 0; i < vt_json_count(traces) && !l->in.nomem; i++)
 		load_trace(l, vt_json_in_element(&l->in, traces, i, "backtraces"));
-	for (size_t i = 0; i < json_array_size(sites) && !l->in.nomem; i++)
+	for (size_t i = 0; i < vt_json_count(sites) && !l->in.nomem; i++)
 		load_site(l, vt_json_in_element(&l->in, sites, i, "sites"));
 	for (size_t i = 0; i < VT_N_UNTRACED; i++)
 		l->model->untraced[i] = load_amount(l, without, keys[i]);
@@ -622,8 +631,9 @@ static const char *recording_code(unsigned int i)
 }
 
 /* The code counts, if there is one. The last of the old words stands for all unknown ones. */
-static unsigned int load_state(struct load *l, json_t *from, const char *(*code_of)(unsigned int),
-			       unsigned int n, const struct old_words *old)
+static unsigned int load_state(struct load *l, const struct vt_json_value *from,
+			       const char *(*code_of)(unsigned int), unsigned int n,
+			       const struct old_words *old)
 {
 	const char *code = vt_json_in_text(&l->in, from, "state_code"),
 		   *words = vt_json_in_text(&l->in, from, "state");
@@ -638,7 +648,7 @@ static unsigned int load_state(struct load *l, json_t *from, const char *(*code_
 
 /* ---- vramtap's recorder ---- */
 
-static enum vt_driver_kind load_driver_kind(struct load *l, json_t *from)
+static enum vt_driver_kind load_driver_kind(struct load *l, const struct vt_json_value *from)
 {
 	const char *name = vt_json_in_need_text(&l->in, from, "kind");
 
@@ -648,7 +658,7 @@ static enum vt_driver_kind load_driver_kind(struct load *l, json_t *from)
 	return VT_DRIVER_KIND_OTHER;
 }
 
-static void load_driver_group(struct load *l, json_t *from)
+static void load_driver_group(struct load *l, const struct vt_json_value *from)
 {
 	struct vt_model_driver_group *g = vt_vec_append(&l->model->driver_groups);
 	uint64_t title = 0;
@@ -673,12 +683,12 @@ static void load_driver_group(struct load *l, json_t *from)
 }
 
 /* After the frames, because groups refer to them. */
-static void load_recorder(struct load *l, json_t *root)
+static void load_recorder(struct load *l, const struct vt_json_value *root)
 {
-	json_t *from = vt_json_in_object(&l->in, root, "recorder"),
-	       *driver = vt_json_in_object(&l->in, from, "driver");
-	json_t *groups = vt_json_in_array(&l->in, driver, "groups");
-	const char *ages_from = json_string_value(json_object_get(from, "ages_from"));
+	const struct vt_json_value *from = vt_json_in_object(&l->in, root, "recorder"),
+				   *driver = vt_json_in_object(&l->in, from, "driver");
+	const struct vt_json_value *groups = vt_json_in_array(&l->in, driver, "groups");
+	const char *ages_from = vt_json_string(vt_json_get(from, "ages_from"));
 	struct vt_model_recorder *r = &l->model->recorder;
 
 	if (!from)
@@ -691,7 +701,7 @@ static void load_recorder(struct load *l, json_t *root)
 	r->driver = vt_json_in_text(&l->in, driver, "seen_by");
 	vt_json_in_uint(&l->in, from, "sample_bytes", &r->sample_bytes);
 	vt_json_in_uint(&l->in, from, "sample_now_bytes", &r->sample_now_bytes);
-	for (size_t i = 0; i < json_array_size(groups) && !l->in.nomem; i++)
+	for (size_t i = 0; i < vt_json_count(groups) && !l->in.nomem; i++)
 		load_driver_group(l, vt_json_in_element(&l->in, groups, i, "groups"));
 }
 
@@ -726,28 +736,29 @@ static bool sums_are_sane(const struct vt_model *model)
 	return !wraps && bytes <= INT64_MAX && blocks <= INT64_MAX;
 }
 
-static struct vt_error *check_schema(json_t *root)
+static struct vt_error *check_schema(const struct vt_json_value *root)
 {
-	const char *schema = json_string_value(json_object_get(root, "schema"));
-	json_t *version = json_object_get(root, "schema_version");
+	const char *schema = vt_json_string(vt_json_get(root, "schema"));
+	const struct vt_json_value *version = vt_json_get(root, "schema_version");
 
 	if (!schema || strcmp(schema, VT_REPORT_SCHEMA) != 0)
 		return vt_error_create(VT_ERR_FORMAT,
 				       "it is not a report; vramtap report --json writes one");
-	if (!json_is_integer(version) || json_integer_value(version) != VT_REPORT_SCHEMA_VERSION)
+	if (!vt_json_is(version, VT_JSON_INTEGER) ||
+	    vt_json_integer(version) != VT_REPORT_SCHEMA_VERSION)
 		return vt_error_create(
 			VT_ERR_FORMAT,
 			"its schema version is %lld, but this vramtap reads only version %d: save it again with this one",
-			(long long)json_integer_value(version), VT_REPORT_SCHEMA_VERSION);
+			(long long)vt_json_integer(version), VT_REPORT_SCHEMA_VERSION);
 	return NULL;
 }
 
-static struct vt_error *load_root(struct load *l, json_t *root)
+static struct vt_error *load_root(struct load *l, const struct vt_json_value *root)
 {
-	json_t *torch = vt_json_in_object(&l->in, root, "pytorch"),
-	       *recorded = vt_json_in_object(&l->in, torch, "recorded");
-	json_t *cuda = vt_json_in_object(&l->in, root, "cuda"),
-	       *devices = vt_json_in_array(&l->in, cuda, "devices");
+	const struct vt_json_value *torch = vt_json_in_object(&l->in, root, "pytorch"),
+				   *recorded = vt_json_in_object(&l->in, torch, "recorded");
+	const struct vt_json_value *cuda = vt_json_in_object(&l->in, root, "cuda"),
+				   *devices = vt_json_in_array(&l->in, cuda, "devices");
 	struct vt_model *model = l->model;
 	const char *version;
 
@@ -762,9 +773,10 @@ static struct vt_error *load_root(struct load *l, json_t *root)
 	load_diags(l, root);
 	model->cuda_method = (enum vt_method)vt_json_in_word(&l->in, cuda, "method", method_name,
 							     VT_METHOD_INTERPRETER + 1);
-	for (size_t i = 0; i < json_array_size(devices); i++)
+	for (size_t i = 0; i < vt_json_count(devices); i++)
 		load_device(l, vt_json_in_element(&l->in, devices, i, "devices"));
 	vt_usage_load(&l->in, vt_json_in_object(&l->in, cuda, "usage"), &model->usage);
+	vt_faults_load(&l->in, vt_json_in_object(&l->in, root, "faults"), &model->faults);
 	model->torch_method = (enum vt_method)vt_json_in_word(&l->in, torch, "method", method_name,
 							      VT_METHOD_INTERPRETER + 1);
 	model->torch_state = (enum vt_allocator_state)load_state(
@@ -796,7 +808,7 @@ struct vt_error *vt_report_load_text(const char *text, size_t n, struct vt_model
 {
 	struct vt_arena values = { 0 };
 	struct load l = { .in = { .values = &values, .strings = &model->arena }, .model = model };
-	json_t *root = NULL;
+	const struct vt_json_value *root = NULL;
 	struct vt_error *err = vt_json_in_parse(&l.in, text, n, &root);
 
 	if (!err)

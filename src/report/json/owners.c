@@ -293,15 +293,16 @@ static const char *bound_name(unsigned int bound)
 	return bound ? vt_owners_bound_code((enum vt_owners_bound)bound) : "";
 }
 
-static unsigned int word_or_none(struct vt_json_in *in, json_t *from, const char *key,
-				 const char *(*name)(unsigned int), unsigned int n)
+static unsigned int word_or_none(struct vt_json_in *in, const struct vt_json_value *from,
+				 const char *key, const char *(*name)(unsigned int), unsigned int n)
 {
-	json_t *value = json_object_get(from, key);
+	const struct vt_json_value *value = vt_json_get(from, key);
 
-	return value && !json_is_null(value) ? vt_json_in_word(in, from, key, name, n) : 0;
+	return value && !vt_json_is(value, VT_JSON_NULL) ? vt_json_in_word(in, from, key, name, n) :
+							   0;
 }
 
-static uint32_t small(struct vt_json_in *in, json_t *from, const char *key)
+static uint32_t small(struct vt_json_in *in, const struct vt_json_value *from, const char *key)
 {
 	uint64_t value = 0;
 
@@ -309,12 +310,13 @@ static uint32_t small(struct vt_json_in *in, json_t *from, const char *key)
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-static void load_freed(struct vt_json_in *in, json_t *from, struct vt_model_owners *owners)
+static void load_freed(struct vt_json_in *in, const struct vt_json_value *from,
+		       struct vt_model_owners *owners)
 {
-	json_t *all = vt_json_in_array(in, from, "frees");
+	const struct vt_json_value *all = vt_json_in_array(in, from, "frees");
 
-	for (size_t i = 0; i < json_array_size(all); i++) {
-		json_t *one = vt_json_in_element(in, all, i, "frees");
+	for (size_t i = 0; i < vt_json_count(all); i++) {
+		const struct vt_json_value *one = vt_json_in_element(in, all, i, "frees");
 		struct vt_model_freed *freed = vt_vec_append(&owners->freed);
 		uint64_t items;
 
@@ -348,19 +350,21 @@ static const char *why_name(unsigned int why)
 	return vt_notice_why((enum vt_why)why);
 }
 
-static const char *text_or_empty(struct vt_json_in *in, json_t *from, const char *key)
+static const char *text_or_empty(struct vt_json_in *in, const struct vt_json_value *from,
+				 const char *key)
 {
 	const char *text = vt_json_in_text(in, from, key);
 
 	return text ? text : "";
 }
 
-static void load_notices(struct vt_json_in *in, json_t *from, struct vt_model_owners *owners)
+static void load_notices(struct vt_json_in *in, const struct vt_json_value *from,
+			 struct vt_model_owners *owners)
 {
-	json_t *all = vt_json_in_array(in, from, "notices");
+	const struct vt_json_value *all = vt_json_in_array(in, from, "notices");
 
-	for (size_t i = 0; i < json_array_size(all); i++) {
-		json_t *one = vt_json_in_element(in, all, i, "notices");
+	for (size_t i = 0; i < vt_json_count(all); i++) {
+		const struct vt_json_value *one = vt_json_in_element(in, all, i, "notices");
 		struct vt_model_notice *f = vt_vec_append(&owners->notices);
 
 		if (!f) {
@@ -383,9 +387,10 @@ static void load_notices(struct vt_json_in *in, json_t *from, struct vt_model_ow
 	}
 }
 
-void vt_json_in_owners(struct vt_json_in *in, json_t *root, struct vt_model_owners *owners)
+void vt_json_in_owners(struct vt_json_in *in, const struct vt_json_value *root,
+		       struct vt_model_owners *owners)
 {
-	json_t *from = json_object_get(root, "owners");
+	const struct vt_json_value *from = vt_json_get(root, "owners");
 
 	if (!from)
 		return;
@@ -404,10 +409,10 @@ void vt_json_in_owners(struct vt_json_in *in, json_t *root, struct vt_model_owne
 	load_notices(in, from, owners);
 }
 
-void vt_json_in_owner(struct vt_json_in *in, json_t *block, uint32_t index,
+void vt_json_in_owner(struct vt_json_in *in, const struct vt_json_value *block, uint32_t index,
 		      struct vt_model_owners *owners)
 {
-	json_t *from = json_object_get(block, "owner");
+	const struct vt_json_value *from = vt_json_get(block, "owner");
 	struct vt_model_owner *owner = from ? vt_vec_append(&owners->items) : NULL;
 	bool needs = false;
 

@@ -15,9 +15,10 @@ void vt_json_owners(struct vt_json *json, const struct vt_model *model,
 void vt_json_owner(struct vt_json *json, const struct vt_model_owner *owner);
 
 /* The state of the owners of a saved report, which an older vramtap did not write. */
-void vt_json_in_owners(struct vt_json_in *in, json_t *root, struct vt_model_owners *owners);
+void vt_json_in_owners(struct vt_json_in *in, const struct vt_json_value *root,
+		       struct vt_model_owners *owners);
 /* The owner of the block with this index in model.blocks, if it has one. */
-void vt_json_in_owner(struct vt_json_in *in, json_t *block, uint32_t index,
+void vt_json_in_owner(struct vt_json_in *in, const struct vt_json_value *block, uint32_t index,
 		      struct vt_model_owners *owners);
 
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "report/json/launches.h"
 #include "report/state_words.h"
 
 static double seconds(uint64_t age_ns)
@@ -166,6 +167,7 @@ void vt_json_recorder(struct vt_json *json, const struct vt_model *model)
 	for (size_t i = 0; i < model->ooms.n; i++)
 		write_oom(json, model, &model->ooms.data[i]);
 	vt_json_end_array(json);
+	vt_json_launches(json, model);
 	vt_json_end_object(json);
 }
 

@@ -19,9 +19,10 @@ void vt_json_where(struct vt_json *json, const struct vt_model_where *where)
 }
 
 /* A file of an older vramtap has none. */
-void vt_json_in_where(struct vt_json_in *in, json_t *root, struct vt_model_where *where)
+void vt_json_in_where(struct vt_json_in *in, const struct vt_json_value *root,
+		      struct vt_model_where *where)
 {
-	json_t *from = vt_json_in_object(in, root, "where");
+	const struct vt_json_value *from = vt_json_in_object(in, root, "where");
 
 	where->host = vt_json_in_text(in, from, "host");
 	where->zone = vt_json_in_text(in, from, "zone");

@@ -7,6 +7,7 @@
 #include "model/model.h"
 
 void vt_json_where(struct vt_json *json, const struct vt_model_where *where);
-void vt_json_in_where(struct vt_json_in *in, json_t *root, struct vt_model_where *where);
+void vt_json_in_where(struct vt_json_in *in, const struct vt_json_value *root,
+		      struct vt_model_where *where);
 
 #endif

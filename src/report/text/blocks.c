@@ -243,6 +243,7 @@ static void print_site_of(struct vt_line *line, const struct vt_model *model, si
 static void print_large(struct vt_line *line, const struct vt_model *model, size_t block)
 {
 	const struct vt_block_rec *b = &model->blocks[block];
+	uint64_t asked = vt_block_asked_for(b);
 	char number[VT_NUM_MAX], text[VT_TEXT_MAX];
 
 	if (model->allocators.n > 1) {
@@ -253,8 +254,7 @@ static void print_large(struct vt_line *line, const struct vt_model *model, size
 	vt_line_addf(line, VT_PLAIN, "0x%" PRIx64, b->addr);
 	vt_line_pad(line, address_column(model) + ADDRESS_COLUMNS);
 	vt_line_right(line, VT_PLAIN, vt_format_size(number, b->size), SIZE_COLUMNS);
-	vt_line_right(line, VT_DIM, b->requested ? vt_format_size(number, b->requested) : "",
-		      ASKED_COLUMNS);
+	vt_line_right(line, VT_DIM, asked ? vt_format_size(number, asked) : "", ASKED_COLUMNS);
 	vt_line_pad(line, line->want + 2);
 	vt_line_cell(line, VT_PLAIN, vt_text_state(b->state), LARGEST_STATE_COLUMNS, VT_CUT_END);
 	vt_line_cell(line, VT_PLAIN, vt_text_pool(text, b), pool_columns(line) - 2, VT_CUT_END);
@@ -439,6 +439,7 @@ static void print_block(struct vt_line *line, const struct vt_block_rec *b, cons
 {
 	struct raw raw = { .n = 0 };
 	char size[VT_NUM_MAX], requested[VT_NUM_MAX];
+	uint64_t asked = vt_block_asked_for(b);
 
 	raw_add(&raw, "    ");
 	raw_hex(&raw, b->addr);
@@ -446,7 +447,7 @@ static void print_block(struct vt_line *line, const struct vt_block_rec *b, cons
 	raw_add(&raw, "   ");
 	raw_add(&raw, vt_text_state(b->state));
 	/* Rounding that is too small to show is not mentioned. */
-	if (b->requested > 0 && strcmp(vt_format_size(requested, b->requested), size) != 0) {
+	if (asked > 0 && strcmp(vt_format_size(requested, asked), size) != 0) {
 		raw_add(&raw, ", asked for ");
 		raw_add(&raw, requested);
 	}

@@ -44,15 +44,16 @@ static void print_range(struct vt_line *line, uint64_t addr, uint64_t size)
 static void print_requested(struct vt_line *line, const struct vt_block_rec *b)
 {
 	char requested[VT_NUM_MAX], rounding[VT_NUM_MAX];
+	uint64_t asked = vt_block_asked_for(b);
 
-	if (!b->requested || b->requested > b->size)
+	if (!asked || asked > b->size)
 		return;
-	vt_format_count(requested, b->requested);
-	if (b->requested == b->size)
+	vt_format_count(requested, asked);
+	if (asked == b->size)
 		vt_text_fact(line, "asked for", "%s bytes", requested);
 	else
 		vt_text_fact(line, "asked for", "%s bytes: %s are lost to rounding", requested,
-			     vt_format_count(rounding, b->size - b->requested));
+			     vt_format_count(rounding, b->size - asked));
 }
 
 static void print_segment(struct vt_line *line, const struct vt_model *model,

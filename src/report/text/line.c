@@ -69,8 +69,15 @@ static const struct {
 	{ 0x2013, "-" },   /* en dash */
 	{ 0x2026, "..." }, /* ellipsis */
 	{ 0x2190, "<-" },  /* arrow */
-	{ 0x25cb, "o" },   /* circle */
-	{ 0x25cf, "*" },   /* disc */
+	{ 0x2504, "_" },   /* dashes */
+	{ 0x2581, "1" },   /* eighths of a block */
+	{ 0x2582, "2" },   { 0x2583, "3" }, { 0x2584, "4" }, { 0x2585, "5" },
+	{ 0x2586, "6" },   { 0x2587, "7" }, { 0x2588, "#" }, /* full block */
+	{ 0x2591, "." },                                     /* light shade */
+	{ 0x2592, "-" },                                     /* medium shade */
+	{ 0x2593, "=" },                                     /* dark shade */
+	{ 0x25cb, "o" },                                     /* circle */
+	{ 0x25cf, "*" },                                     /* disc */
 };
 
 static void add_plain(struct vt_str *out, const char *bytes, size_t len, unsigned int code_point)
@@ -145,11 +152,21 @@ int vt_line_room(const struct vt_line *line)
 /* ---- adding ---- */
 
 static const char *const sequences[] = {
-	[VT_BOLD] = "\033[1m",
-	[VT_DIM] = "\033[2m",
-	[VT_WARN] = "\033[33m",
-	[VT_ALARM] = "\033[31m",
+	[VT_BOLD] = "\033[1m",   [VT_DIM] = "\033[2m",    [VT_WARN] = "\033[33m",
+	[VT_ALARM] = "\033[31m", [VT_SPARE] = "\033[36m",
 };
+
+/* Of the 256 colours, those that can be read on black and on white. */
+static const unsigned char hues[VT_N_HUES] = { 33,  37,  133, 67, 34,  71,  172, 31,
+					       136, 160, 197, 96, 208, 101, 244 };
+
+static void add_sequence(struct vt_line *line, enum vt_style style)
+{
+	if (style < VT_FIRST_HUE)
+		vt_str_add(&line->buf, sequences[style]);
+	else
+		vt_str_addf(&line->buf, "\033[38;5;%dm", hues[(style - VT_FIRST_HUE) % VT_N_HUES]);
+}
 
 /* Text that is clean already and fits. */
 static void put(struct vt_line *line, enum vt_style style, const char *text, size_t n)
@@ -167,7 +184,7 @@ static void put(struct vt_line *line, enum vt_style style, const char *text, siz
 		line->width += step;
 	}
 	if (coloured)
-		vt_str_add(&line->buf, sequences[style]);
+		add_sequence(line, style);
 	vt_str_addn(&line->buf, text, n);
 	if (coloured)
 		vt_str_add(&line->buf, "\033[0m");

@@ -17,9 +17,13 @@ enum vt_style {
 	VT_PLAIN,
 	VT_BOLD,
 	VT_DIM,
-	VT_WARN,  /* yellow: look here */
-	VT_ALARM, /* red: something is wrong */
+	VT_WARN,      /* yellow: look here */
+	VT_ALARM,     /* red: something is wrong */
+	VT_SPARE,     /* cyan: taken, and could be given back */
+	VT_FIRST_HUE, /* the rest only tell things apart */
 };
+#define VT_N_HUES 15
+#define VT_HUE(n) ((enum vt_style)(VT_FIRST_HUE + (n) % VT_N_HUES))
 
 /*
  * Which end of a text that is too long is replaced by an ellipsis. PATH: the start, up to a slash

@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "report/state_words.h"
+#include "report/text/bar.h"
 #include "report/text/ledger.h"
 #include "report/text/libpools.h"
 #include "report/text/table.h"
@@ -66,39 +67,10 @@ static void format_part(char *buf, size_t size, uint64_t part, uint64_t whole)
 		snprintf(buf, size, "%s of %s", a, b);
 }
 
-static void add_bar(struct vt_line *line, const struct vt_model_device *d, int columns)
-{
-	static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
-	struct vt_str bar = { 0 };
-	unsigned int steps = line->ascii ? 1 : 8; /* of a column */
-	unsigned int n = 0, column = 0;
-
-	if (d->total_bytes > 0)
-		n = (unsigned int)((unsigned __int128)d->used_bytes * (unsigned int)columns *
-				   steps / d->total_bytes);
-	if (n == 0 && d->used_bytes > 0)
-		n = 1;
-	for (; n >= steps; n -= steps, column++)
-		vt_str_add(&bar, line->ascii ? "#" : "█");
-	if (n > 0) {
-		vt_str_add(&bar, eighths[n]);
-		column++;
-	}
-	/* Under 2 % free, the next request of a usual size may fail. */
-	vt_line_add(line, d->free_bytes < d->total_bytes / 50 ? VT_ALARM : VT_PLAIN,
-		    vt_str_get(&bar));
-	vt_str_clear(&bar);
-	for (; column < (unsigned int)columns; column++)
-		vt_str_add(&bar, line->ascii ? "." : "░");
-	vt_line_add(line, VT_DIM, vt_str_get(&bar));
-	if (bar.failed)
-		line->buf.failed = true;
-	vt_str_deinit(&bar);
-}
-
-/* gpu: as NVML knows it; NULL unknown. */
+/* a: of PyTorch, gpu: as NVML knows it; NULL unknown. */
 static void print_device(struct vt_line *line, const struct vt_model_device *d,
-			 const struct vt_model_gpu *gpu, const char *label, int name_columns)
+			 const struct vt_model_allocator *a, const struct vt_model_gpu *gpu,
+			 const char *label, int name_columns)
 {
 	char part[VT_NUM_MAX * 2 + 8], free_text[VT_NUM_MAX], text[128], id[VT_TEXT_MAX];
 
@@ -127,7 +99,7 @@ static void print_device(struct vt_line *line, const struct vt_model_device *d,
 	if (beside)
 		bar -= id_columns;
 	if (bar >= 6) {
-		add_bar(line, d, bar < MAX_BAR ? bar : MAX_BAR);
+		vt_bar_add(line, d, a, bar < MAX_BAR ? bar : MAX_BAR);
 		vt_line_pad(line, line->want + 2);
 	}
 	vt_line_add(line, VT_PLAIN, text);
@@ -198,7 +170,7 @@ static bool print_unnumbered(struct vt_line *line, const struct vt_model *model)
 			vt_line_blank(line);
 		any = true;
 		snprintf(label, sizeof(label), "%.12s", *gpu->uuid ? gpu->uuid : "GPU ?");
-		print_device(line, &d, gpu, label, line->columns / 4);
+		print_device(line, &d, NULL, gpu, label, line->columns / 4);
 		vt_text_gpu_processes(line, model, gpu, false, gpu->used_bytes);
 	}
 	return any;
@@ -211,7 +183,7 @@ static void print_numbered(struct vt_line *line, const struct vt_model *model,
 	char label[16];
 
 	snprintf(label, sizeof(label), "GPU %d", d->ordinal);
-	print_device(line, d, gpu, label, name_columns);
+	print_device(line, d, allocator_of(model, d->ordinal), gpu, label, name_columns);
 	vt_text_gpu_processes(line, model, gpu, briefly, d->used_bytes);
 }
 
@@ -290,7 +262,7 @@ static void print_head(const struct vt_table *t, const struct vt_model_allocator
 static void print_torch_rows(const struct vt_table *t, const struct vt_model_allocator *a)
 {
 	vt_table_row(t, &(struct vt_table_row){ 0, "in use by PyTorch", a->allocated_bytes,
-						a->allocated_blocks, NULL, false });
+						a->allocated_blocks, .shade = VT_SHADE_IN_USE });
 	if (a->private_allocated_bytes > 0)
 		vt_table_row(t, &(struct vt_table_row){ 1, "of which in private pools",
 							a->private_allocated_bytes,
@@ -303,9 +275,10 @@ static void print_torch_rows(const struct vt_table *t, const struct vt_model_all
 	if (a->awaiting_bytes > 0)
 		vt_table_row(t, &(struct vt_table_row){ 0, "awaiting free", a->awaiting_bytes,
 							a->awaiting_blocks,
-							"freed, in use by another stream", false });
+							"freed, in use by another stream",
+							.shade = VT_SHADE_IN_USE });
 	vt_table_row(t, &(struct vt_table_row){ 0, "cached by PyTorch", a->cached_bytes,
-						a->cached_blocks, NULL, false });
+						a->cached_blocks, .shade = VT_SHADE_CACHED });
 	if (a->private_cached_bytes > 0)
 		vt_table_row(t, &(struct vt_table_row){ 1, "of which in private pools",
 							a->private_cached_bytes,
@@ -387,7 +360,7 @@ static void print_device_rows(const struct vt_table *t, const struct vt_model *m
 	if (a->other_known && !listed)
 		print_pools_beside(t, a);
 	vt_table_row(t, &(struct vt_table_row){ 0, "free", t->device->free_bytes, VT_NO_BLOCKS,
-						NULL, false });
+						.shade = VT_SHADE_FREE });
 }
 
 __attribute__((format(printf, 2, 3))) static void add_stat(struct vt_str *text, const char *format,
@@ -450,8 +423,10 @@ static void print_table(struct vt_line *line, const struct vt_model *model,
 {
 	const struct vt_model_device *device = vt_model_device(model, a->device);
 	struct vt_table t = vt_table(line, device);
+	uint64_t parts[VT_N_SHADES];
 
 	if (a->exact) {
+		t.shaded = device && vt_bar_fits(line) && vt_bar_parts(device, a, parts);
 		print_head(&t, a);
 		print_torch_rows(&t, a);
 		print_device_rows(&t, model, a);
@@ -593,6 +568,8 @@ static void print_many_note(struct vt_line *line, bool listed)
 	};
 	struct vt_str text = { 0 };
 
+	if (vt_bar_fits(line))
+		vt_str_add(&text, "Bars: █ in use, ▓ others, ▒ cached, ░ free. ");
 	for (size_t i = 0; i < N_MANY; i++)
 		if (words[i] && is_many_shown(line, i, listed))
 			vt_str_addf(&text, "%s. ", words[i]);

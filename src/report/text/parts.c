@@ -104,6 +104,19 @@ struct vt_error *vt_write_found_text(const struct vt_model *model, const struct 
 	return vt_line_finish(&line);
 }
 
+struct vt_error *vt_write_kernels_text(const struct vt_model *model,
+				       const struct vt_writer_options *options, FILE *out)
+{
+	struct vt_line line;
+
+	begin(&line, options, out);
+	vt_text_kernels(&line, model);
+	vt_text_launches(&line, model);
+	vt_text_threads_in_cuda(&line, model);
+	vt_text_missing(&line, model, VT_TOPIC_THREADS);
+	return vt_line_finish(&line);
+}
+
 struct vt_error *vt_write_thread_text(const struct vt_model *model,
 				      const struct vt_model_thread *thread, size_t selected,
 				      const struct vt_writer_options *options, FILE *out)

@@ -39,6 +39,12 @@ struct vt_error *vt_write_owners_text(const struct vt_model *model, size_t count
 				      const struct vt_writer_options *options, FILE *out);
 
 /*
+ * What runs on the devices, and the threads that are in CUDA meanwhile, with their frames.
+ */
+struct vt_error *vt_write_kernels_text(const struct vt_model *model,
+				       const struct vt_writer_options *options, FILE *out);
+
+/*
  * Everything about an address: allocator, segment, state, neighbours, owner, known backtrace; or
  * that nothing is there.
  */

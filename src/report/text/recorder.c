@@ -131,21 +131,11 @@ void vt_text_driver(struct vt_line *line, const struct vt_model *model)
 
 /* ---- out of memory ---- */
 
-static const struct vt_model_frame *title_of(const struct vt_model *model, uint32_t trace)
-{
-	const struct vt_model_trace *t = trace < model->traces.n ? &model->traces.data[trace] :
-								   NULL;
-
-	return t && t->title < t->n_frames && t->frames[t->title] < model->n_trace_frames ?
-		       &model->trace_frames[t->frames[t->title]] :
-		       NULL;
-}
-
 static void print_oom(struct vt_line *line, const struct vt_model *model,
 		      const struct vt_model_oom *oom)
 {
 	char age[VT_NUM_MAX], requested[VT_NUM_MAX], free_text[VT_NUM_MAX], total[VT_NUM_MAX];
-	const struct vt_model_frame *title = title_of(model, oom->trace);
+	const struct vt_model_frame *title = vt_model_trace_title(model, oom->trace);
 	struct vt_str text = { 0 };
 
 	vt_str_addf(&text, "%s ago: %s asked for", format_age_ns(age, oom->age_ns),

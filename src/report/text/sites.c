@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/format.h"
 #include "model/place.h"
+#include "report/state_words.h"
 #include "report/text/text.h"
 
 #define MAX_SITES 10  /* in the short view */
@@ -182,16 +183,6 @@ static void print_rest(const struct table *t, size_t first)
 
 void vt_text_untraced(const struct vt_model *model, enum vt_untraced why, struct vt_str *text)
 {
-	static const char *const texts[] = {
-		[VT_UNTRACED_NOT_RECORDED] =
-			"allocated before recording began, or while it was off",
-		[VT_UNTRACED_CHANGED] = "freed or reused while they were read",
-		[VT_UNTRACED_UNREADABLE] = "recorded, but not readable: see the notes",
-		[VT_UNTRACED_SAMPLED] = "left out by the recorder, or allocated before it was on",
-		[VT_UNTRACED_NO_STACK] = "recorded without one, for want of room",
-		[VT_UNTRACED_UNSEEN] =
-			"not allocated through the allocator's functions: see the notes",
-	};
 	const struct vt_model_recorder *r = &model->recorder;
 	char age[VT_NUM_MAX];
 
@@ -201,7 +192,7 @@ void vt_text_untraced(const struct vt_model *model, enum vt_untraced why, struct
 	else if (why == VT_UNTRACED_NO_STACK && !r->python && !r->native)
 		vt_str_add(text, "recorded without one, as requested");
 	else
-		vt_str_add(text, texts[why]);
+		vt_str_add(text, vt_untraced_words(why));
 }
 
 static void print_untraced(const struct table *t)

@@ -43,6 +43,8 @@ void vt_table_row(const struct vt_table *t, const struct vt_table_row *row)
 	enum vt_style style = row->depth ? VT_DIM : row->is_sum ? VT_BOLD : VT_PLAIN;
 	char number[VT_NUM_MAX];
 
+	if (t->shaded && row->depth == 0 && !row->is_sum)
+		vt_bar_mark(t->line, row->shade);
 	vt_line_pad(t->line, 2 + row->depth * 2);
 	vt_line_cell(t->line, style, row->label, t->label_columns - row->depth * 2, VT_CUT_END);
 	vt_line_right(t->line, style, vt_format_size(number, row->bytes), VT_TABLE_BYTES_COLUMNS);

@@ -4,6 +4,7 @@
 #define VT_REPORT_TEXT_TABLE_H
 
 #include "model/model.h"
+#include "report/text/bar.h"
 #include "report/text/line.h"
 
 enum {
@@ -16,6 +17,7 @@ struct vt_table {
 	struct vt_line *line;
 	const struct vt_model_device *device; /* with memory, or NULL */
 	int label_columns;
+	bool shaded; /* the rows are marked with the shades of the bar */
 };
 
 #define VT_NO_BLOCKS UINT64_MAX
@@ -28,6 +30,7 @@ struct vt_table_row {
 	const char *note; /* or NULL */
 	bool need_note;   /* otherwise it is left out if it does not fit beside the numbers */
 	bool is_sum;      /* of rows above: bold, and has no share */
+	enum vt_shade shade;
 };
 
 struct vt_table vt_table(struct vt_line *line, const struct vt_model_device *device);

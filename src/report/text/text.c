@@ -120,6 +120,7 @@ static void add_reading(struct items *items, const struct vt_model *model)
 		      model->torch_method == VT_METHOD_INSIDE;
 	struct vt_str *text = &items->texts[items->n];
 	char number[VT_NUM_MAX], size[VT_NUM_MAX];
+	double stopped_ms = t->stopped_ms + vt_model_streams_stopped_ms(model);
 
 	if (model->core.path) {
 		add_item(items, "%s of %s read in %s",
@@ -139,8 +140,8 @@ static void add_reading(struct items *items, const struct vt_model *model)
 		add_item(items, "no thread stopped");
 	if (t->gil_held_ms > 0)
 		add_item(items, "GIL held for %s", vt_format_ms(number, t->gil_held_ms));
-	if (t->stopped_ms > 0)
-		add_item(items, "threads stopped for %s", vt_format_ms(number, t->stopped_ms));
+	if (stopped_ms > 0)
+		add_item(items, "threads stopped for %s", vt_format_ms(number, stopped_ms));
 }
 
 static void print_versions(struct vt_line *line, const struct vt_model *model)
@@ -327,13 +328,19 @@ struct vt_error *vt_write_report_text(const void *what, const struct vt_writer_o
 	vt_text_devices(&line, model);
 	vt_text_headlines(&line, model);
 	vt_text_advice(&line, model);
+	vt_text_faults(&line, model);
 	vt_text_caught(&line, model);
+	vt_text_kernels(&line, model);
+	vt_text_streams(&line, model);
 	vt_text_memory(&line, model);
+	if (options->map)
+		vt_text_map(&line, model);
 	if (!options->all_ranges)
 		vt_text_raw_ranges(&line, model);
 	vt_text_host(&line, model);
 	vt_text_pinned(&line, model);
 	vt_text_collectives(&line, model);
+	vt_text_launches(&line, model);
 	vt_text_ooms(&line, model);
 	vt_text_owners(&line, model, options);
 	vt_text_sites(&line, model, options->all_sites);

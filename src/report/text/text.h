@@ -44,6 +44,12 @@ void vt_text_gpu_processes(struct vt_line *line, const struct vt_model *model,
 /* Where JAX's arrays were made, if it was asked; all: every place, with all frames. */
 void vt_text_jax(struct vt_line *line, const struct vt_model *model, bool all);
 
+/* What runs on the devices, if the CUDA debugger was asked. */
+void vt_text_kernels(struct vt_line *line, const struct vt_model *model);
+
+/* Which streams have unfinished work. */
+void vt_text_streams(struct vt_line *line, const struct vt_model *model);
+
 /* Every allocation of the driver; the largest of those that nobody claims, if these are most. */
 void vt_text_ranges(struct vt_line *line, const struct vt_model *model);
 void vt_text_raw_ranges(struct vt_line *line, const struct vt_model *model);
@@ -88,6 +94,12 @@ int vt_text_group_ranks_columns(const struct vt_line *line);
 void vt_text_group_row(struct vt_line *line, const struct vt_model_process_group *named,
 		       const char *ranks, const struct vt_model_process_group *state);
 
+/* What the driver logged of faults. */
+void vt_text_faults(struct vt_line *line, const struct vt_model *model);
+
+/* The segments of PyTorch's allocator, to scale. */
+void vt_text_map(struct vt_line *line, const struct vt_model *model);
+
 /* Pinned and shared memory of the host, whose it is. */
 void vt_text_host(struct vt_line *line, const struct vt_model *model);
 
@@ -120,6 +132,11 @@ void vt_text_untraced(const struct vt_model *model, enum vt_untraced why, struct
 /* Other allocations of the driver's memory that were recorded; requests that failed. */
 void vt_text_driver(struct vt_line *line, const struct vt_model *model);
 void vt_text_ooms(struct vt_line *line, const struct vt_model *model);
+/* "PyTorch stream 3"; "busy both times": what the driver says of it. */
+void vt_text_stream_name(struct vt_str *text, const struct vt_model_stream *stream);
+void vt_text_stream_doing(struct vt_str *text, const struct vt_model_stream *stream);
+/* What streams were given and is not known to have ended. */
+void vt_text_launches(struct vt_line *line, const struct vt_model *model);
 
 /* "forward attn.py:57" */
 void vt_text_frame_label(const struct vt_line *line, struct vt_str *text,
@@ -143,6 +160,8 @@ void vt_text_tasks(struct vt_line *line, const struct vt_model *model, enum vt_t
 
 void vt_text_threads(struct vt_line *line, const struct vt_model *model,
 		     enum vt_threads_shown shown);
+/* Those that wait for the device or give it work, each with its frames. */
+void vt_text_threads_in_cuda(struct vt_line *line, const struct vt_model *model);
 
 /*
  * One thread in full, with the numbers of its Python frames, the selected one marked; a frame's

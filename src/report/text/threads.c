@@ -624,22 +624,11 @@ static void print_idle(const struct view *v)
 
 static void add_gil(struct vt_str *title, const struct vt_model *model)
 {
-	bool known = false, python = false;
+	const struct vt_model_thread *holder = vt_model_gil_holder(model);
 
-	for (size_t i = 0; i < model->threads.n; i++) {
-		const struct vt_model_thread *t = &model->threads.data[i];
-
-		if (t->gil == 1) {
-			vt_str_addf(title, "; the GIL is held by %d", (int)t->tid);
-			return;
-		}
-		known |= t->gil == 0;
-		python |= t->has_python;
-		if (t->has_python && t->gil < 0)
-			return;
-	}
-	/* If read at different moments, it could contradict the threads that wait for it. */
-	if (known && python && model->stacks_coherent && !model->gil_holder_missing)
+	if (holder)
+		vt_str_addf(title, "; the GIL is held by %d", (int)holder->tid);
+	else if (vt_model_gil_is_free(model))
 		vt_str_add(title, "; the GIL is free");
 }
 
@@ -842,6 +831,42 @@ void vt_text_stack(struct vt_line *line, const struct vt_model *model,
 }
 
 /* ---- all threads ---- */
+
+/* It waits for the device, or gives it work. */
+static bool is_in_cuda(const struct vt_model_thread *t)
+{
+	return t->verdict.code == VT_VERDICT_COLLECTIVE_NCCL ||
+	       (t->verdict.code == VT_VERDICT_IN_FUNCTION && vt_verdict_is_in(&t->verdict, "cu"));
+}
+
+void vt_text_threads_in_cuda(struct vt_line *line, const struct vt_model *model)
+{
+	int left = function_columns(line);
+	struct view v = {
+		.line = line,
+		.model = model,
+		.left = left < 56 ? left : 56,
+		.lines_left = MAX_GROUP_LINES,
+	};
+	size_t shown = 0;
+
+	for (size_t i = 0; i < model->threads.n && shown < MAX_GROUPS; i++) {
+		const struct vt_model_thread *t = &model->threads.data[i];
+		const struct common c = find_common(model, t, 1);
+
+		if (!is_in_cuda(t))
+			continue;
+		if (!shown++)
+			vt_text_title(line, line->hints->all_threads, "Threads in CUDA");
+		print_thread_head(&v, &c);
+		print_stack(&v, &t->stack, MAX_MAIN_LINES);
+	}
+	if (shown || !model->threads.n)
+		return;
+	vt_line_blank(line);
+	vt_line_add(line, VT_PLAIN, "No thread of the process waits in CUDA.");
+	vt_line_end(line);
+}
 
 void vt_text_threads(struct vt_line *line, const struct vt_model *model,
 		     enum vt_threads_shown shown)

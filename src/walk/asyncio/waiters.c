@@ -74,9 +74,10 @@ static void follow_future(struct search *s, uint64_t future)
 {
 	uint64_t more = vt_asyncio_word(s->r, future, VT_ASYNCIO_CALLBACKS);
 	const struct vt_pyheap_class *cls = vt_asyncio_class(s->r, more);
+	bool is_list = cls && cls->shape == VT_PYHEAP_LIST; /* cls ends with the next class */
 
 	follow(s, vt_asyncio_word(s->r, future, VT_ASYNCIO_CALLBACK));
-	if (cls && cls->shape == VT_PYHEAP_LIST &&
+	if (is_list &&
 	    vt_pyheap_each(&s->r->heap, more, MAX_CALLBACKS, follow_pair, s) > MAX_CALLBACKS)
 		s->r->out->cut = true;
 }

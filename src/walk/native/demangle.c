@@ -33,7 +33,8 @@ static void collect(const char *text, size_t n, void *opaque)
 {
 	struct collector *c = opaque;
 
-	vt_str_addn(&c->text, text, n);
+	if (n > 0) /* that of Rust comes with NULL for an empty identifier */
+		vt_str_addn(&c->text, text, n);
 	if (c->text.failed || c->text.n > MAX_DEMANGLED)
 		longjmp(c->give_up, 1);
 }
@@ -135,6 +136,7 @@ struct shortener {
 	unsigned int unclosed;
 	/* inside the name of a conversion operator, operator new, ...: spaces belong to it */
 	bool conversion;
+	bool whole; /* with all template arguments */
 	struct vt_str *out;
 };
 
@@ -146,7 +148,7 @@ static void copy(struct shortener *s, size_t end)
 
 static void shorten_arguments(struct shortener *s, size_t end)
 {
-	if (end - s->i <= MAX_SHOWN_ARGUMENTS + 2) {
+	if (s->whole || end - s->i <= MAX_SHOWN_ARGUMENTS + 2) {
 		copy(s, end);
 		return;
 	}
@@ -248,7 +250,7 @@ static void drop_empty_list(struct vt_str *out)
 	out->data[out->n] = '\0';
 }
 
-static void shorten_cxx(const char *text, size_t n, struct vt_str *out)
+static void shorten_cxx(const char *text, size_t n, bool whole, struct vt_str *out)
 {
 	/* A thunk is its function to a reader. */
 	static const char *const thunks[] = { "non-virtual thunk to ", "virtual thunk to ",
@@ -263,7 +265,7 @@ static void shorten_cxx(const char *text, size_t n, struct vt_str *out)
 					       "TLS wrapper function for ",
 					       "global constructors keyed to ",
 					       "global destructors keyed to " };
-	struct shortener s = { .text = text, .n = n, .out = out };
+	struct shortener s = { .text = text, .n = n, .whole = whole, .out = out };
 
 	for (size_t k = 0; k < sizeof(thunks) / sizeof(thunks[0]); k++) {
 		if (begins(text, n, thunks[k]))
@@ -309,7 +311,8 @@ static const char *keep_name(struct vt_arena *arena, const char *text, size_t n)
 	return vt_arena_printf(arena, "%.*s...", MAX_SHOWN - 3, text);
 }
 
-static const char *demangle(struct vt_arena *arena, const char *mangled, struct collector *c)
+static const char *demangle(struct vt_arena *arena, const char *mangled, bool whole,
+			    struct collector *c)
 {
 	/* Rust's older mangling is valid C++ too, with a hash at the end: ask for Rust first. */
 	if (run_demangler(rust_demangle_callback, mangled, c))
@@ -320,14 +323,14 @@ static const char *demangle(struct vt_arena *arena, const char *mangled, struct 
 	struct vt_str out = { 0 };
 	const char *result = NULL;
 
-	shorten_cxx(c->text.data, c->text.n, &out);
+	shorten_cxx(c->text.data, c->text.n, whole, &out);
 	if (!out.failed)
 		result = keep_name(arena, vt_str_get(&out), out.n);
 	vt_str_deinit(&out);
 	return result;
 }
 
-const char *vt_demangle(struct vt_arena *arena, const char *symbol, size_t n)
+static const char *readable(struct vt_arena *arena, const char *symbol, size_t n, bool whole)
 {
 	struct collector c = { 0 };
 	size_t plain = plain_length(symbol, n);
@@ -339,8 +342,18 @@ const char *vt_demangle(struct vt_arena *arena, const char *symbol, size_t n)
 
 		if (!mangled)
 			return NULL;
-		result = demangle(arena, mangled, &c);
+		result = demangle(arena, mangled, whole, &c);
 		vt_str_deinit(&c.text);
 	}
 	return result ? result : keep_name(arena, symbol, plain);
+}
+
+const char *vt_demangle(struct vt_arena *arena, const char *symbol, size_t n)
+{
+	return readable(arena, symbol, n, false);
+}
+
+const char *vt_demangle_whole(struct vt_arena *arena, const char *symbol, size_t n)
+{
+	return readable(arena, symbol, n, true);
 }

@@ -17,5 +17,10 @@
  * unchanged. NULL only when out of memory.
  */
 const char *vt_demangle(struct vt_arena *arena, const char *symbol, size_t n);
+/*
+ * The same with all template arguments, which vt_demangle() leaves out where they are long: kernels
+ * are told from each other by them.
+ */
+const char *vt_demangle_whole(struct vt_arena *arena, const char *symbol, size_t n);
 
 #endif

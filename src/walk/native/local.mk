@@ -13,5 +13,6 @@ src_walk_native_libnative_a_SOURCES = \
 	src/walk/native/rtti.c src/walk/native/rtti.h \
 	src/walk/native/symbols.c \
 	src/walk/native/symfile.c src/walk/native/symfile.h \
+	src/walk/native/symtab.c src/walk/native/symtab.h \
 	src/walk/native/unwind.c \
 	src/walk/native/variables.c src/walk/native/variables.h

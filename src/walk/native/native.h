@@ -68,6 +68,12 @@ struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc
 void vt_unwinder_destroy(struct vt_unwinder *unwinder);
 
 /*
+ * For as long as the process stands still: no file is opened, and no table searched for long. A
+ * stack that needs it ends early. Later, without that, it may not.
+ */
+void vt_unwinder_hurry(struct vt_unwinder *unwinder, bool hurry);
+
+/*
  * Unwinds one thread from its registers. Never fails for bad stacks: stack->why says what ended it.
  * stack must be zeroed.
  */

@@ -24,7 +24,8 @@
 #define MAX_WORK (50 * 1000 * 1000)
 /* Steps that do not go up the stack: signal stacks, coroutines. A cycle consists of these too. */
 #define MAX_STEPS_DOWN 64
-#define CLONE_BYTES 256 /* more than clone() and clone3() have */
+#define HURRIED_WORK 20000 /* of it in a hurry: 0.2 ms */
+#define CLONE_BYTES 256    /* more than clone() and clone3() have */
 
 #define BIT(reg) (UINT32_C(1) << (reg))
 
@@ -52,6 +53,8 @@ struct vt_unwinder {
 	struct vt_map info_by_pc[2]; /* [activation]: program counter → index in infos */
 	size_t total_frames;
 	uint64_t work_left; /* of all look-ups in call frame information */
+	bool hurries;
+	uint64_t work_later; /* work_left behind the hurry */
 };
 
 struct vt_error *vt_unwinder_create(struct vt_modules *modules, struct vt_memsrc *src,
@@ -84,6 +87,26 @@ void vt_unwinder_destroy(struct vt_unwinder *unwinder)
 	vt_map_deinit(&unwinder->info_by_pc[false]);
 	vt_map_deinit(&unwinder->info_by_pc[true]);
 	free(unwinder);
+}
+
+void vt_unwinder_hurry(struct vt_unwinder *unwinder, bool hurry)
+{
+	if (hurry == unwinder->hurries)
+		return;
+	unwinder->hurries = hurry;
+	if (!hurry) {
+		unwinder->work_left = unwinder->work_later;
+		return;
+	}
+	unwinder->work_later = unwinder->work_left;
+	if (unwinder->work_left > HURRIED_WORK)
+		unwinder->work_left = HURRIED_WORK;
+}
+
+/* It would have to be opened. */
+static bool is_left_out(const struct vt_unwinder *u, const struct vt_module *module)
+{
+	return u->hurries && module && !module->opened;
 }
 
 void vt_native_stack_deinit(struct vt_native_stack *stack)
@@ -144,7 +167,7 @@ static void look_up(struct vt_unwinder *u, uint64_t pc, bool activation, struct 
 								activation ? pc : pc - 1) };
 	if (!activation && is_sigreturn(u, pc)) {
 		info->kind = UNWIND_SIGRETURN;
-	} else if (info->module) {
+	} else if (info->module && !is_left_out(u, info->module)) {
 		const struct module_cfi *entry = cfi_of(u, info->module);
 
 		if (entry->found && find_row(entry, pc, activation, info))
@@ -162,6 +185,8 @@ static const struct unwind_info *info_of(struct vt_unwinder *u, uint64_t pc, boo
 	if (index)
 		return &u->infos.data[*index];
 	look_up(u, pc, activation, room);
+	if (u->hurries && room->kind == UNWIND_UNKNOWN)
+		return room; /* so far */
 	if (u->infos.n < MAX_INFOS) {
 		struct unwind_info *info = vt_vec_append(&u->infos);
 
@@ -415,11 +440,16 @@ static bool step_clone(struct walk *w)
  */
 static enum step step_without_row(struct walk *w, const struct unwind_info *info)
 {
-	const struct vt_error *why = info->module ? cfi_of(w->u, info->module)->why : NULL;
+	const struct vt_error *why = info->module && !is_left_out(w->u, info->module) ?
+					     cfi_of(w->u, info->module)->why :
+					     NULL;
 	uint64_t rbp = w->regs.r[VT_REG_RBP];
 	char where[112];
 
 	bool in_clone = w->activation && is_in_clone(w);
+
+	if (is_left_out(w->u, info->module))
+		return fail_at(w, info, "a file that was not opened so far is needed");
 
 	if (in_clone && is_new_thread(w))
 		return STEP_OUTERMOST;

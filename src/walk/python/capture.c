@@ -2,6 +2,7 @@
 /* Copies the frame chains of all threads: the work that needs the target to be stopped. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/map.h"
 #include "target/live.h"
@@ -130,11 +131,11 @@ static struct vt_error *walk_chain(struct capture *c, struct vt_python_thread *t
 	return NULL;
 }
 
-/* One pass over the frames of a thread. */
-static struct vt_error *read_chain(struct capture *c, struct vt_python_thread *thread)
+/* One pass over the frames of a thread, from *top on (0: it has none, or that is not known). */
+static struct vt_error *read_chain(struct capture *c, struct vt_python_thread *thread,
+				   uint64_t *top)
 {
-	uint64_t top;
-	int ret = vt_py_frame_top(c->py, c->src, thread->tstate, &top);
+	int ret = vt_py_frame_top(c->py, c->src, thread->tstate, top);
 
 	thread->frames.n = 0;
 	thread->truncated = false;
@@ -142,11 +143,12 @@ static struct vt_error *read_chain(struct capture *c, struct vt_python_thread *t
 	if (ret == -ESRCH || ret == -EPERM)
 		return vt_mem_error(c->src, ret, "a Python thread");
 	if (ret) {
+		*top = 0;
 		end_early(thread, ret == -EAGAIN ? "it was beginning a call at this very instant" :
 						   "its innermost frame cannot be read");
 		return NULL;
 	}
-	return walk_chain(c, thread, top);
+	return walk_chain(c, thread, *top);
 }
 
 static bool same_frame(const struct vt_python_frame *a, const struct vt_python_frame *b)
@@ -166,6 +168,18 @@ static bool same_chain(const struct vt_python_thread *a, const struct vt_python_
 	return true;
 }
 
+/*
+ * Whether the outermost frame is one: memory that was a frame's a moment ago is anything, and often
+ * has no caller.
+ */
+static bool is_whole(struct capture *c, const struct vt_python_thread *thread)
+{
+	size_t n = thread->frames.n;
+
+	return !thread->truncated &&
+	       (!n || vt_py_is(c->py, c->src, thread->frames.data[n - 1].code, VT_PYTHON_CODE));
+}
+
 /* A generator that was left during the read has no caller any more: its chain ends too early. */
 static bool ends_well(const struct vt_python_thread *thread)
 {
@@ -174,27 +188,33 @@ static bool ends_well(const struct vt_python_thread *thread)
 
 /*
  * While the target runs, a chain counts if it is the same several times in a row: a tight loop can
- * show the same wrong chain twice.
+ * show the same wrong chain twice. Permanent damage is the same every time; it is reported as far
+ * as the chain goes, as for a stopped target.
  */
-static struct vt_error *read_changing(struct capture *c, struct vt_python_thread *thread)
+static struct vt_error *read_changing(struct capture *c, struct vt_python_thread *thread,
+				      uint64_t top)
 {
 	struct vt_python_thread before = { 0 };
 	struct vt_error *err = NULL;
-	int agreed = 0;
+	bool whole = is_whole(c, thread);
+	int agreed = 0, wanted = whole ? AGREEING_PASSES : MAX_PASSES;
 
-	for (int pass = 0; pass < MAX_PASSES && agreed < AGREEING_PASSES && !err; pass++) {
+	for (int pass = 0; pass < MAX_PASSES && agreed < wanted && !err; pass++) {
 		__typeof__(before.frames) spare = before.frames;
+		uint64_t top_before = top;
 
 		before = *thread; /* with its frames; thread gets the older array */
 		thread->frames = spare;
 		vt_py_pages_drop(c->py->pages);
-		err = read_chain(c, thread);
-		agreed = same_chain(&before, thread) && before.truncated == thread->truncated ?
+		err = read_chain(c, thread, &top);
+		whole = !err && is_whole(c, thread);
+		wanted = whole ? AGREEING_PASSES : MAX_PASSES;
+		agreed = top == top_before && same_chain(&before, thread) &&
+					 !strcmp(before.why, thread->why) ?
 				 agreed + 1 :
 				 0;
 	}
-	/* Permanent damage is reported as far as the chain goes, as for a stopped target. */
-	if (!err && (agreed < AGREEING_PASSES || (!thread->truncated && !ends_well(thread)))) {
+	if (!err && (agreed < wanted || (whole && !ends_well(thread)))) {
 		thread->frames.n = 0;
 		end_early(thread, "it ran: its frames changed while they were read");
 	}
@@ -204,8 +224,10 @@ static struct vt_error *read_changing(struct capture *c, struct vt_python_thread
 
 static struct vt_error *walk_frames(struct capture *c, struct vt_python_thread *thread)
 {
-	VT_TRY(read_chain(c, thread));
-	return c->src->coherent ? NULL : read_changing(c, thread);
+	uint64_t top = 0;
+
+	VT_TRY(read_chain(c, thread, &top));
+	return c->src->coherent ? NULL : read_changing(c, thread, top);
 }
 
 /* ---- threads ---- */

@@ -43,6 +43,7 @@ struct vt_error *vt_python_name_places(struct vt_python *py, struct vt_memsrc *s
 		if (!place->valid)
 			continue;
 		place->function = thread->frames.data[0].function;
+		place->name = thread->frames.data[0].name;
 		place->file = thread->frames.data[0].file;
 		place->line = thread->frames.data[0].line;
 	}

@@ -13,6 +13,7 @@ struct vt_python_place {
 	int32_t lasti;        /* byte offset from PyFrame_GetLasti() */
 	bool valid;           /* there is a code object */
 	const char *function; /* as in struct vt_python_frame; owned by struct vt_python */
+	const char *name;
 	const char *file;
 	int line;
 };

@@ -59,6 +59,7 @@ struct vt_python_frame {
 	const struct vt_python_locals *locals;
 	/* resolved: */
 	const char *function; /* qualified name (3.11+), else co_name; NULL unknown; hostile */
+	const char *name;     /* co_name; NULL unknown; hostile */
 	const char *file;     /* co_filename; NULL unknown; hostile */
 	int line;             /* 0 unknown; capture sets it if a trace function has fixed it */
 };

@@ -22,7 +22,7 @@
 
 /* What is known about one code object. */
 struct code {
-	const char *function, *file;
+	const char *function, *name, *file;
 	const uint8_t *table;
 	size_t table_size;
 	int first_line;
@@ -121,8 +121,9 @@ static void read_code(struct resolve *r, uint64_t addr, struct code *code)
 	code->file = read_name(r, vt_py_view_u64(&view, layout, VT_PY_CODE_FILENAME));
 	if (vt_py_has(layout, VT_PY_CODE_QUALNAME))
 		code->function = read_name(r, vt_py_view_u64(&view, layout, VT_PY_CODE_QUALNAME));
+	code->name = read_name(r, vt_py_view_u64(&view, layout, VT_PY_CODE_NAME));
 	if (!code->function)
-		code->function = read_name(r, vt_py_view_u64(&view, layout, VT_PY_CODE_NAME));
+		code->function = code->name;
 	read_table(r, vt_py_view_u64(&view, layout, VT_PY_CODE_LINETABLE), code);
 }
 
@@ -262,6 +263,7 @@ static void resolve_thread(struct resolve *r, struct vt_python_thread *thread)
 			continue;
 		}
 		frame.function = code->function;
+		frame.name = code->name;
 		frame.file = code->file;
 		if (!frame.line)
 			frame.line = find_line(r, index, frame.lasti);
@@ -301,6 +303,7 @@ bool vt_python_frame_at(struct vt_python *py, struct vt_memsrc *src, uint64_t ad
 	if (index >= 0 && r.code.data[index].valid) {
 		*frame = info.frame;
 		frame->function = r.code.data[index].function;
+		frame->name = r.code.data[index].name;
 		frame->file = r.code.data[index].file;
 		if (!frame->line)
 			frame->line = find_line(&r, index, frame->lasti);

@@ -8,6 +8,7 @@ enum {
 	SCAN_STEP = 64 << 10,
 	SCAN_WINDOW = 32, /* bytes that a match needs */
 	SCAN_MAX = 64 << 20,
+	MAX_INTERPRETERS_EVER = 1 << 30,
 };
 
 struct scan {
@@ -39,9 +40,11 @@ static bool scan_range(struct scan *scan, uint64_t start, uint64_t end)
 			continue;
 		for (size_t i = 0; i < SCAN_STEP && i < n; i += 8) {
 			char window[SCAN_WINDOW + 1];
+			uint64_t word;
 
-			/* Most of it is zeros. */
-			if (!buf[i])
+			/* Most of it is zeros. The first byte of an address may be, too. */
+			memcpy(&word, buf + i, sizeof(word));
+			if (!word)
 				continue;
 			memcpy(window, buf + i, SCAN_WINDOW);
 			window[SCAN_WINDOW] = '\0';
@@ -138,22 +141,33 @@ static bool is_pointer(uint64_t value)
 	return value >= 4096 && value < UINT64_C(1) << 56 && value % 8 == 0;
 }
 
+/* Its first thread points back to it. */
+static bool is_interpreter(struct scan *scan, uint64_t interpreter)
+{
+	uint64_t tstate, back;
+
+	return is_pointer(interpreter) &&
+	       !vt_py_field_u64(scan->src, scan->layout, interpreter, VT_PY_INTERP_THREADS,
+				&tstate) &&
+	       is_pointer(tstate) &&
+	       !vt_py_field_u64(scan->src, scan->layout, tstate, VT_PY_TSTATE_INTERP, &back) &&
+	       back == interpreter;
+}
+
 /*
- * interpreters.head and, right behind it, interpreters.main; from head to a thread that points
- * back.
+ * interpreters.head and, right behind it, interpreters.main and interpreters.next_id, the count of
+ * all that ever were. Without the last, two objects that point to each other would do.
  */
 static bool match_interpreters(struct scan *scan, const char *window, uint64_t addr)
 {
-	uint64_t head, main_interpreter, tstate, back;
+	uint64_t head, main_interpreter, next_id;
 
 	memcpy(&head, window, sizeof(head));
 	memcpy(&main_interpreter, window + sizeof(head), sizeof(main_interpreter));
+	memcpy(&next_id, window + sizeof(head) + sizeof(main_interpreter), sizeof(next_id));
 	scan->found = addr - scan->layout->at[VT_PY_RUNTIME_INTERPRETERS];
-	return is_pointer(head) && is_pointer(main_interpreter) &&
-	       !vt_py_field_u64(scan->src, scan->layout, head, VT_PY_INTERP_THREADS, &tstate) &&
-	       is_pointer(tstate) &&
-	       !vt_py_field_u64(scan->src, scan->layout, tstate, VT_PY_TSTATE_INTERP, &back) &&
-	       back == head;
+	return next_id > 0 && next_id < MAX_INTERPRETERS_EVER && is_pointer(main_interpreter) &&
+	       is_interpreter(scan, head);
 }
 
 uint64_t vt_py_scan_runtime(const struct vt_modules *modules, const struct vt_module *module,

@@ -54,13 +54,16 @@ enum {
 #define MAX_WORDS (UINT64_C(4) << 20) /* of all traces: 32 MiB */
 #define MAX_PLACES 131072             /* in Python code; in native code */
 #define NO_TIME "time ran out"
+#define UNKNOWN_LAYOUT "the layout of this release's blocks is not known well enough"
 
-/* A block with a context. */
+/* A block with a context, or a segment with one: the Block that begins it has two. */
 struct item {
 	uint32_t block;
 	uint32_t trace;
+	uint64_t context;
 	uint64_t vectors[2]; /* where the words of the trace are in the target */
 	uint8_t fate;
+	bool is_segment;
 };
 
 struct reader {
@@ -84,6 +87,7 @@ struct reader {
 	bool *bad;
 	/* the part of a Block that is read again */
 	uint16_t span_first, span_size;
+	bool has_segments; /* among the items */
 };
 
 #define NOT_CODE UINT64_MAX
@@ -327,7 +331,7 @@ static bool is_vector(const uint64_t *v, uint64_t element)
 static bool look_at_head(struct reader *r, struct item *item, const uint64_t *head,
 			 size_t n_words[2])
 {
-	uint64_t context = r->t->blocks[item->block].context;
+	uint64_t context = item->context;
 
 	if (!r->t->vtable || head[WORD_VPTR] != r->t->vtable + VPTR_OF_VTABLE) {
 		item->fate = VT_HISTORY_FOREIGN;
@@ -373,8 +377,7 @@ static struct vt_error *read_vectors(struct reader *r, struct pending *p)
 		struct vt_history_trace *trace = &p->traces[i];
 		uint64_t *words = r->batch + (trace->words - r->batch);
 		size_t python = (size_t)trace->n_python * PYTHON_WORDS;
-
-		uint64_t context = r->t->blocks[p->items[i]->block].context;
+		uint64_t context = p->items[i]->context;
 
 		r->vec[2 * i] = make_piece(p->items[i]->vectors[0], words, python * sizeof(*words),
 					   context);
@@ -393,7 +396,7 @@ static struct vt_error *read_vectors(struct reader *r, struct pending *p)
 		if (r->bad[2 * i] || r->bad[2 * i + 1]) {
 			item->fate = VT_HISTORY_INVALID;
 			say_first(r, "the frames of the context at 0x%" PRIx64 " cannot be read",
-				  r->t->blocks[item->block].context);
+				  item->context);
 			continue;
 		}
 		clear_padding(r->batch + (trace->words - r->batch),
@@ -411,8 +414,8 @@ static struct vt_error *read_batch(struct reader *r, struct pending *p, struct i
 				   size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		r->vec[i] = (struct vt_memvec){ r->t->blocks[items[i].block].context, r->heads[i],
-						sizeof(r->heads[i]) };
+		r->vec[i] =
+			(struct vt_memvec){ items[i].context, r->heads[i], sizeof(r->heads[i]) };
 
 	int ret = read_pieces(r->t->src, r->vec, n, r->bad);
 
@@ -422,8 +425,7 @@ static struct vt_error *read_batch(struct reader *r, struct pending *p, struct i
 		if (!r->bad[i])
 			continue;
 		items[i].fate = VT_HISTORY_INVALID;
-		say_first(r, "the context at 0x%" PRIx64 " cannot be read",
-			  r->t->blocks[items[i].block].context);
+		say_first(r, "the context at 0x%" PRIx64 " cannot be read", items[i].context);
 	}
 	for (size_t i = 0; i < n; i++) {
 		size_t n_words[2];
@@ -501,13 +503,22 @@ static void check_traces(struct reader *r)
 
 /* ---- 2 and 3: is it still so? ---- */
 
-static bool find_span(struct reader *r)
+/* context_when_allocated is a shared_ptr; context_when_segment_allocated follows it. */
+static uint16_t segment_context(const struct vt_torch_block_layout *l)
+{
+	return l->context == VT_TORCH_NO_FIELD ? VT_TORCH_NO_FIELD : l->context + 16;
+}
+
+/* The part of a Block that has all the fields; with that of segments, too. */
+static bool find_span(struct reader *r, bool segments)
 {
 	const struct vt_torch_block_layout *l = &r->t->layout->block;
-	const uint16_t fields[] = { l->ptr, l->size, l->requested_size, l->context };
+	const uint16_t fields[] = { l->ptr, l->size, l->requested_size, l->context,
+				    segment_context(l) };
+	const size_t n = sizeof(fields) / sizeof(fields[0]) - !segments;
 	unsigned int first = UINT16_MAX, end = 0;
 
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (fields[i] == VT_TORCH_NO_FIELD)
 			return false;
 		first = fields[i] < first ? fields[i] : first;
@@ -533,12 +544,11 @@ static bool is_same_block(const struct reader *r, const uint8_t *span, const str
 	const struct vt_torch_block_layout *l = &r->t->layout->block;
 	const struct vt_block_rec *rec = &r->t->blocks[item->block];
 
-	/* Only the record of an allocated block has the requested size. */
 	return span_field(r, span, l->ptr) == rec->addr &&
 	       span_field(r, span, l->size) == rec->size &&
-	       (rec->state != VT_BLOCK_ALLOCATED ||
-		span_field(r, span, l->requested_size) == rec->requested) &&
-	       span_field(r, span, l->context) == rec->context;
+	       span_field(r, span, l->requested_size) == rec->requested &&
+	       span_field(r, span, l->context) == rec->context &&
+	       (!item->is_segment || span_field(r, span, segment_context(l)) == item->context);
 }
 
 static struct vt_memvec span_piece(const struct reader *r, const struct item *item, uint8_t *span)
@@ -648,7 +658,7 @@ static size_t make_groups(struct reader *r, struct group groups[GROUPS], size_t 
 		used += fixed + trace_words(trace);
 
 		struct vt_memvec *vec = r->vec + GROUP_PIECES * n++;
-		uint64_t context = r->t->blocks[item->block].context;
+		uint64_t context = item->context;
 
 		vec[0] = span_piece(r, item, g->before);
 		vec[1] = (struct vt_memvec){ context, g->head, CONTEXT_WORDS * sizeof(uint64_t) };
@@ -714,8 +724,8 @@ static struct vt_error *look_at_bad_again(struct reader *r)
 			if (!is_bad(&r->items[next]))
 				continue;
 			bad[n] = next;
-			again[n++] = (struct item){ .block = r->items[next].block,
-						    .fate = VT_HISTORY_SKIPPED };
+			again[n] = r->items[next];
+			again[n++].fate = VT_HISTORY_SKIPPED;
 		}
 		VT_TRY(read_batch(r, p, again, n));
 		for (size_t i = 0; i < n; i++)
@@ -729,10 +739,8 @@ static struct vt_error *validate(struct reader *r)
 {
 	if (r->t->src->coherent)
 		return NULL;
-	if (!find_span(r))
-		return vt_error_create(
-			VT_ERR_UNSUPPORTED,
-			"the layout of this release's blocks is not known well enough");
+	if (!find_span(r, r->has_segments))
+		return vt_error_create(VT_ERR_UNSUPPORTED, UNKNOWN_LAYOUT);
 	VT_TRY(look_at_blocks(r));
 	if (is_quiet(r))
 		return NULL;
@@ -741,6 +749,84 @@ static struct vt_error *validate(struct reader *r)
 		VT_TRY(look_at_bad_again(r));
 	}
 	return look_at_blocks(r);
+}
+
+/* ---- what there is to read ---- */
+
+static bool begins_segment(const struct reader *r, size_t block)
+{
+	const struct vt_block_rec *b = &r->t->blocks[block];
+
+	return r->t->segments && b->flags & VT_BLOCK_SEGMENT_START && b->object &&
+	       b->state != VT_BLOCK_UNMAPPED;
+}
+
+/* A segment that is no item. */
+static void spoil_segment(struct reader *r, uint32_t block, enum vt_history_fate fate,
+			  const char *why)
+{
+	r->h->segment_fate_of[block] = (uint8_t)fate;
+	r->h->n_segments[fate]++;
+	say_first(r, "%s", why);
+}
+
+/* The contexts of the segments that items [first, n) of r are; those without one are left out. */
+static struct vt_error *find_segments(struct reader *r, size_t first)
+{
+	const struct vt_torch_block_layout *l = &r->t->layout->block;
+	size_t n = r->n;
+
+	r->n = first;
+	for (size_t i = first; i < n; i += BATCH) {
+		size_t count = n - i < BATCH ? n - i : BATCH;
+
+		for (size_t k = 0; k < count; k++)
+			r->vec[k] = (struct vt_memvec){ r->t->blocks[r->items[i + k].block].object +
+								segment_context(l),
+							&r->items[i + k].context,
+							sizeof(r->items[i + k].context) };
+
+		int ret = read_pieces(r->t->src, r->vec, count, r->bad);
+
+		if (ret)
+			return vt_mem_error(r->t->src, ret, "PyTorch's blocks");
+		for (size_t k = 0; k < count; k++) {
+			struct item *item = &r->items[i + k];
+
+			if (r->bad[k])
+				spoil_segment(r, item->block, VT_HISTORY_INVALID,
+					      "a block cannot be read");
+			else if (item->context)
+				r->items[r->n++] = *item;
+		}
+	}
+	r->has_segments = r->n > first;
+	return NULL;
+}
+
+static struct vt_error *find_items(struct reader *r)
+{
+	bool fits = find_span(r, true);
+	size_t n = 0, first;
+
+	for (size_t i = 0; i < r->t->n_blocks; i++)
+		if (r->t->blocks[i].context)
+			r->items[n++] = (struct item){ .block = (uint32_t)i,
+						       .context = r->t->blocks[i].context,
+						       .fate = VT_HISTORY_SKIPPED };
+	first = n;
+	for (size_t i = 0; i < r->t->n_blocks; i++) {
+		if (!begins_segment(r, i))
+			continue;
+		if (fits)
+			r->items[n++] = (struct item){ .block = (uint32_t)i,
+						       .fate = VT_HISTORY_SKIPPED,
+						       .is_segment = true };
+		else
+			spoil_segment(r, (uint32_t)i, VT_HISTORY_SKIPPED, UNKNOWN_LAYOUT);
+	}
+	r->n = n;
+	return find_segments(r, first);
 }
 
 /* ---- all of it ---- */
@@ -752,7 +838,7 @@ static bool reader_init(struct reader *r, const struct vt_history_target *target
 	history->trace_of = calloc(target->n_blocks + 1, sizeof(*history->trace_of));
 	history->fate_of = calloc(target->n_blocks + 1, sizeof(*history->fate_of));
 	for (size_t i = 0; i < target->n_blocks; i++)
-		r->n += target->blocks[i].context != 0;
+		r->n += (target->blocks[i].context != 0) + begins_segment(r, i);
 	r->items = calloc(r->n + 1, sizeof(*r->items));
 	r->heads = malloc(BATCH * sizeof(*r->heads));
 	r->batch = malloc(MAX_BATCH_WORDS * sizeof(*r->batch));
@@ -761,14 +847,13 @@ static bool reader_init(struct reader *r, const struct vt_history_target *target
 	if (!history->trace_of || !history->fate_of || !r->items || !r->heads || !r->batch ||
 	    !r->vec || !r->bad)
 		return false;
-
-	size_t n = 0;
-
-	for (size_t i = 0; i < target->n_blocks; i++)
-		if (target->blocks[i].context)
-			r->items[n++] =
-				(struct item){ .block = (uint32_t)i, .fate = VT_HISTORY_SKIPPED };
-	return true;
+	if (target->segments) {
+		history->segment_trace_of =
+			calloc(target->n_blocks + 1, sizeof(*history->segment_trace_of));
+		history->segment_fate_of =
+			calloc(target->n_blocks + 1, sizeof(*history->segment_fate_of));
+	}
+	return !target->segments || (history->segment_trace_of && history->segment_fate_of);
 }
 
 static void reader_deinit(struct reader *r)
@@ -788,32 +873,47 @@ static void reader_deinit(struct reader *r)
  * Real damage affects a single context. If more than an eighth are inconsistent, our layout must be
  * wrong, and the others may look right only by chance.
  */
-static bool must_refuse(const struct vt_torch_history *history)
+static bool refuse(size_t n[VT_HISTORY_N_FATES], bool anyway)
 {
-	return history->n[VT_HISTORY_INVALID] > 1 &&
-	       history->n[VT_HISTORY_INVALID] > history->n[VT_HISTORY_READ] / 8;
+	bool refused = anyway || (n[VT_HISTORY_INVALID] > 1 &&
+				  n[VT_HISTORY_INVALID] > n[VT_HISTORY_READ] / 8);
+
+	if (refused) {
+		n[VT_HISTORY_INVALID] += n[VT_HISTORY_READ];
+		n[VT_HISTORY_READ] = 0;
+	}
+	return refused;
 }
 
 static void conclude(struct reader *r)
 {
 	struct vt_torch_history *history = r->h;
 
-	for (size_t i = 0; i < r->n; i++)
-		history->n[r->items[i].fate]++;
-	history->refused = must_refuse(history);
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n; i++) {
+		bool is_segment = r->items[i].is_segment;
+
+		(is_segment ? history->n_segments : history->n)[r->items[i].fate]++;
+		n += !is_segment;
+	}
+	history->refused = refuse(history->n, false);
+	history->segments_refused = refuse(history->n_segments, history->refused);
 	for (size_t i = 0; i < r->n; i++) {
 		struct item *item = &r->items[i];
 
-		if (history->refused && item->fate == VT_HISTORY_READ)
+		if ((item->is_segment ? history->segments_refused : history->refused) &&
+		    item->fate == VT_HISTORY_READ)
 			item->fate = VT_HISTORY_INVALID;
-		history->fate_of[item->block] = item->fate;
-		history->trace_of[item->block] = item->trace;
+		if (item->is_segment) {
+			history->segment_fate_of[item->block] = item->fate;
+			history->segment_trace_of[item->block] = item->trace;
+		} else {
+			history->fate_of[item->block] = item->fate;
+			history->trace_of[item->block] = item->trace;
+		}
 	}
-	if (history->refused) {
-		history->n[VT_HISTORY_INVALID] += history->n[VT_HISTORY_READ];
-		history->n[VT_HISTORY_READ] = 0;
-	}
-	history->n[VT_HISTORY_NONE] = r->t->n_blocks - r->n;
+	history->n[VT_HISTORY_NONE] = r->t->n_blocks - n;
 }
 
 struct vt_error *vt_torch_history_read(const struct vt_history_target *target,
@@ -829,8 +929,10 @@ struct vt_error *vt_torch_history_read(const struct vt_history_target *target,
 	if (!err) {
 		if (!target->vtable)
 			say_first(&r, "PyTorch's libraries do not say what type they are of");
-		err = read_contexts(&r);
+		err = find_items(&r);
 	}
+	if (!err)
+		err = read_contexts(&r);
 	if (!err)
 		err = name_places(&r);
 	if (!err) {
@@ -850,6 +952,8 @@ void vt_torch_history_deinit(struct vt_torch_history *history)
 	vt_vec_deinit(&history->traces);
 	free(history->trace_of);
 	free(history->fate_of);
+	free(history->segment_trace_of);
+	free(history->segment_fate_of);
 	vt_arena_deinit(&history->arena);
 	*history = (struct vt_torch_history){ 0 };
 }

@@ -52,8 +52,13 @@ struct vt_torch_history {
 	VT_VEC(struct vt_history_trace) traces;
 	uint32_t *trace_of; /* for each block: index in traces, if its fate is VT_HISTORY_READ */
 	uint8_t *fate_of;   /* for each block */
+	/* the same of the segments that blocks begin, where these were asked for: else NULL */
+	uint32_t *segment_trace_of;
+	uint8_t *segment_fate_of;
 	size_t n[VT_HISTORY_N_FATES]; /* blocks by fate */
-	bool refused;  /* too many invalid: the layout is wrong, all count as invalid */
+	size_t n_segments[VT_HISTORY_N_FATES];
+	/* too many invalid: the layout is wrong, all count as invalid */
+	bool refused, segments_refused;
 	char why[128]; /* about the first invalid or foreign one, or the early end; or "" */
 	struct vt_arena arena;
 };
@@ -73,6 +78,7 @@ struct vt_history_target {
 	const struct vt_torch_layout *layout;
 	const struct vt_block_rec *blocks;
 	size_t n_blocks;
+	bool segments;                             /* those of segments, too */
 	const struct vt_history_counter *counters; /* of all devices; n_counters 0: unknown */
 	size_t n_counters;
 	uint64_t deadline_ns;

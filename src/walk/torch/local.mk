@@ -15,6 +15,7 @@ src_walk_torch_libtorch_a_SOURCES = \
 	src/walk/torch/samples.c \
 	src/walk/torch/slots.c src/walk/torch/slots.h \
 	src/walk/torch/slots_table.h \
+	src/walk/torch/streams.c src/walk/torch/streams.h \
 	src/walk/torch/table.c src/walk/torch/table.h \
 	src/walk/torch/told.c src/walk/torch/told.h \
 	src/walk/torch/torch.h \

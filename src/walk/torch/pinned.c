@@ -28,6 +28,11 @@
 /* CachingHostAllocatorImpl has 17 kB in 2.15: an ApproximateClockToUnixTimeConverter is in it */
 #define OBJECT_MAX 0x8000
 #define OBJECT_MIN 256
+/*
+ * Of the object, where its own pool's tables begin: at 104, at 296 since 2.11. Behind the object
+ * there may be a private pool, which must not be taken for it.
+ */
+#define FIRST_MAX 1024
 #define PRIVATE_MAX 512 /* the part of a HostPrivatePool with its tables */
 #define POOLS_MAX 8192
 /* alignas(): 64, or std::hardware_destructive_interference_size, which is the same */
@@ -328,11 +333,12 @@ static size_t object_size(struct pass *p)
 
 static bool find_pools(struct pass *p)
 {
-	size_t at = 0;
+	size_t at = 0, n_first;
 
 	p->n_bytes = vt_torch_read_some(p->src, p->object, p->bytes, object_size(p));
+	n_first = p->n_bytes < FIRST_MAX ? p->n_bytes : FIRST_MAX;
 	for (p->form = FORM_SKA; p->form <= FORM_UNORDERED; p->form++) {
-		at = find_tables(p->form, p->bytes, p->n_bytes, p->object);
+		at = find_tables(p->form, p->bytes, n_first, p->object);
 		if (at)
 			break;
 	}

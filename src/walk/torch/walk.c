@@ -417,7 +417,7 @@ static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, ui
 	if (allocated && requested > rec->size)
 		return "a block is smaller than what was asked for";
 
-	rec->requested = allocated ? requested : 0;
+	rec->requested = w->table == TABLE_UNMAPPED ? 0 : requested;
 	rec->pool = w->fixed->pools[pool].id;
 	rec->pad = (uint32_t)pool;
 	rec->flags = w->fixed->pools[pool].flags;

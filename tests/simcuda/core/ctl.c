@@ -210,7 +210,7 @@ static void after_fork(void)
 	forked = sim_ready();
 }
 
-__attribute__((constructor)) static void configure(void)
+void simcuda_configure(void)
 {
 	const char *path = getenv("SIMCUDA_CTL"), *faults = getenv("SIMCUDA_FAULT");
 	uint64_t n = env_number("SIMCUDA_DEVICES", 2), hang = env_number("SIMCUDA_HANG", 0);
@@ -226,6 +226,12 @@ __attribute__((constructor)) static void configure(void)
 		store(&ctl->hang, (int32_t)hang);
 	if (faults && *faults)
 		set_faults(faults);
+	sim_share(getenv("SIMCUDA_SHARED"));
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	simcuda_configure();
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
@@ -321,6 +327,20 @@ int sim_enter(const char *function)
 	if (forked)
 		return SIM_ENOTINIT;
 	return armed ? apply_faults(function) : SIM_OK;
+}
+
+void sim_delay_query(void)
+{
+	uint64_t until = sim_now_ns() + (uint64_t)load(&ctl->query_us) * 1000;
+
+	while (load(&ctl->query_us) && sim_now_ns() < until)
+		;
+}
+
+void sim_count_query(int of_capturing)
+{
+	__atomic_add_fetch(&ctl->stream_queries, 1, __ATOMIC_ACQ_REL);
+	__atomic_add_fetch(&ctl->spoiling, of_capturing, __ATOMIC_ACQ_REL);
 }
 
 void sim_count_context(void)

@@ -41,10 +41,8 @@ static void map_rows(const char *path)
 	rows = map;
 }
 
-__attribute__((constructor)) static void share(void)
+void sim_share(const char *path)
 {
-	const char *path = getenv("SIMCUDA_SHARED");
-
 	if (path && *path)
 		map_rows(path);
 }

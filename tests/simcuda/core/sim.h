@@ -58,11 +58,15 @@ void sim_wait_while(int (*busy)(void *arg, uint64_t *until_ns), void *arg);
 void sim_progress(void);
 
 void sim_count_context(void);
+void sim_delay_query(void);
+void sim_count_query(int of_capturing);
 
 /* ---- others.c ---- */
 
 /* What other processes hold of a device, and what this one holds, for the others. */
 uint64_t sim_others_hold(int device);
+/* With those that have this file, too; NULL or "": there is none. */
+void sim_share(const char *path);
 void sim_others_tell(int device, uint64_t used);
 void sim_lock(void);
 void sim_unlock(void);
@@ -241,6 +245,7 @@ int sim_stream_destroy(struct sim_stream *stream);
 int sim_stream_device(const struct sim_stream *stream);
 int sim_stream_priority(const struct sim_stream *stream);
 uint64_t sim_stream_id(const struct sim_stream *stream); /* no other one of the process has it */
+/* As measured on a real one: asked of a stream that captures, it spoils the capture. */
 int sim_stream_query(struct sim_stream *stream);
 void sim_stream_wait_idle(struct sim_stream *stream);
 void sim_device_wait_idle(int device);
@@ -250,6 +255,11 @@ void sim_stream_work(struct sim_stream *stream);              /* a kernel, a cop
 void sim_stream_spin(struct sim_stream *stream, uint64_t ns); /* a kernel that takes a while */
 int sim_stream_host_fn(struct sim_stream *stream, void (*fn)(void *), void *arg);
 int sim_stream_wait_event(struct sim_stream *stream, struct sim_event *event);
+/* values.c. compare: CU_STREAM_WAIT_VALUE_... without CU_STREAM_WAIT_VALUE_FLUSH */
+int sim_stream_write_value(struct sim_stream *stream, uint64_t addr, uint64_t value,
+			   unsigned width);
+int sim_stream_wait_value(struct sim_stream *stream, uint64_t addr, uint64_t value, unsigned width,
+			  unsigned compare);
 
 int sim_event_create(unsigned flags, int device, struct sim_event **event);
 int sim_event_destroy(struct sim_event *event);

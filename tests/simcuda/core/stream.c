@@ -181,9 +181,22 @@ static int busy_point(void *arg, uint64_t *until_ns)
 
 int sim_stream_query(struct sim_stream *stream)
 {
-	struct point p = point_now(stream);
+	struct sim_graph *graph;
+	struct point p;
 	uint64_t until;
+	int err;
 
+	sim_delay_query();
+	p = point_now(stream);
+	graph = stream->capture.graph;
+	sim_count_query(graph != NULL);
+	if (graph) {
+		sim_capture_spoil(graph);
+		return 900; /* STREAM_CAPTURE_UNSUPPORTED */
+	}
+	err = sim_capture_unsafe();
+	if (err)
+		return err;
 	return point_busy(&p, &until) ? SIM_ENOTREADY : SIM_OK;
 }
 

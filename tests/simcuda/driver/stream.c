@@ -2,6 +2,7 @@
 /* Streams, events, launches and modules of the driver API. */
 #include "drv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,14 +81,62 @@ DRV(cuStreamEndCapture, void *stream, struct sim_graph **graph)
 	return sim_capture_end(s, graph);
 }
 
+/* ---- values in memory ---- */
+
 DRV(cuStreamWriteValue32_v2, void *stream, uint64_t addr, unsigned value, unsigned flags)
 {
 	DRV_ENTER_CTX(dev);
 	GET_STREAM(s, stream, dev);
-	(void)addr, (void)value, (void)flags;
-	sim_stream_work(s);
-	return SIM_OK;
+	(void)flags;
+	return sim_stream_write_value(s, addr, value, 4);
 }
+
+DRV(cuStreamWriteValue64_v2, void *stream, uint64_t addr, uint64_t value, unsigned flags)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	(void)flags;
+	return sim_stream_write_value(s, addr, value, 8);
+}
+
+DRV(cuStreamWaitValue32_v2, void *stream, uint64_t addr, unsigned value, unsigned flags)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	return sim_stream_wait_value(s, addr, value, 4, flags & 3);
+}
+
+DRV(cuStreamWaitValue64_v2, void *stream, uint64_t addr, uint64_t value, unsigned flags)
+{
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	return sim_stream_wait_value(s, addr, value, 8, flags & 3);
+}
+
+/* CUstreamBatchMemOpParams: operation, address, value, flags, alias, padding */
+DRV(cuStreamBatchMemOp_v2, void *stream, unsigned n, const uint64_t (*ops)[6], unsigned flags)
+{
+	int err = SIM_OK;
+
+	DRV_ENTER_CTX(dev);
+	GET_STREAM(s, stream, dev);
+	if (n >= 256 || flags)
+		return SIM_EINVAL;
+	for (unsigned i = 0; i < n && !err; i++) {
+		unsigned op = (unsigned)ops[i][0], width = op < 4 ? 4 : 8;
+
+		if (op == 1 || op == 4)
+			err = sim_stream_wait_value(s, ops[i][1], ops[i][2], width,
+						    (unsigned)ops[i][3] & 3);
+		else if (op == 2 || op == 5)
+			err = sim_stream_write_value(s, ops[i][1], ops[i][2], width);
+		else if (op != 3 && op != 6) /* flushes of remote writes, barriers */
+			err = SIM_EINVAL;
+	}
+	return err;
+}
+
+/* ---- */
 
 DRV(cuLaunchHostFunc, void *stream, void (*fn)(void *), void *arg)
 {
@@ -141,7 +190,18 @@ DRV(cuEventSynchronize, struct sim_event *event)
 
 /* ---- modules: everything loads, every function exists, no launch does anything ---- */
 
-static char a_module, a_function;
+static char a_module;
+
+/*
+ * Functions of all modules. When a module is unloaded their places are used again: a function of
+ * another name then has the same handle.
+ */
+#define FUNCTION_MAGIC 0x434e5546
+static struct function {
+	uint32_t magic;
+	char name[124];
+} functions[64];
+static unsigned n_functions;
 
 DRV(cuModuleLoadData, void **module, const void *image)
 {
@@ -180,14 +240,36 @@ DRV(cuModuleUnload, void *module)
 {
 	DRV_ENTER();
 	(void)module;
+	n_functions = 0;
 	return SIM_OK;
 }
 
-DRV(cuModuleGetFunction, void **function, void *module, const char *name)
+DRV(cuModuleGetFunction, struct function **function, void *module, const char *name)
 {
 	DRV_ENTER();
-	(void)module, (void)name;
-	*function = &a_function;
+	(void)module;
+	*function = &functions[n_functions++ % 64];
+	(*function)->magic = FUNCTION_MAGIC;
+	snprintf((*function)->name, sizeof((*function)->name), "%s", name);
+	return SIM_OK;
+}
+
+/* A CUfunction; a CUkernel has its magic inverted, and is no function to the other call. */
+DRV(cuFuncGetName, const char **name, const struct function *function)
+{
+	DRV_ENTER();
+	if (function->magic != FUNCTION_MAGIC)
+		return SIM_EBADHANDLE;
+	*name = function->name;
+	return SIM_OK;
+}
+
+DRV(cuKernelGetName, const char **name, const struct function *function)
+{
+	DRV_ENTER();
+	if (function->magic != ~(uint32_t)FUNCTION_MAGIC)
+		return SIM_EBADHANDLE;
+	*name = function->name;
 	return SIM_OK;
 }
 
@@ -231,4 +313,17 @@ DRV(cuLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsig
 	(void)params, (void)extra;
 	sim_stream_work(s);
 	return SIM_OK;
+}
+
+/* CUlaunchConfig */
+struct launch_config {
+	unsigned grid[3], block[3], shared;
+	void *stream, *attrs;
+	unsigned n_attrs;
+};
+
+DRV(cuLaunchKernelEx, const struct launch_config *c, void *function, void **params, void **extra)
+{
+	return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0],
+			      c->block[1], c->block[2], c->shared, c->stream, params, extra);
 }

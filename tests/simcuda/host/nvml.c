@@ -7,13 +7,17 @@
  *     device UUID PCI MINOR TOTAL_MIB USED_MIB RESERVED_MIB NAME...
  *     mig UUID GI CI TOTAL_MIB USED_MIB          an instance of the device above
  *     process PID MIB [compute|graphics|mps]     of the device or instance above; MIB may be "?"
+ *     health WHAT NUMBER...                      of the device above, which lacks the others:
+ *         ecc NOW EVER, rows CORRECTED UNCORRECTED PENDING FAILED, retire PENDING, slow BITS,
+ *         celsius N, power MW LIMIT, clock MHZ LIMIT, busy PERCENT PERCENT
  *     error FUNCTION CODE
  *     hang FUNCTION                              it never returns
  *     crash FUNCTION
  *     wait FUNCTION MS
  *
  * NVML_LISTS: the newest version of the functions that list processes. NVML_535: version 3 has
- * entries of 32 bytes, as some drivers of the release 535 had.
+ * entries of 32 bytes, as some drivers of the release 535 had. NVML_NO_HEALTH: it has no
+ * function for that; NVML_OLD_HEALTH: throttle reasons have their old name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -53,7 +57,15 @@ struct device {
 	unsigned long long total, used, reserved;
 	struct device *parent;
 	int divided;
+	struct health {
+		int known;
+		unsigned long long numbers[4];
+	} health[8];
 };
+
+static const char *const healths[] = { "ecc",     "rows",  "retire", "slow",
+				       "celsius", "power", "clock",  "busy" };
+enum { ECC, ROWS, RETIRE, SLOW, CELSIUS, POWER, CLOCK, BUSY };
 
 struct process {
 	struct device *device;
@@ -126,6 +138,22 @@ static void add_process(const char *line, struct device *device)
 	host.processes[host.n_processes++] = p;
 }
 
+static void add_health(const char *line, struct device *device)
+{
+	unsigned long long n[4] = { 0 };
+	char what[16];
+
+	if (!device ||
+	    sscanf(line, "health %15s %llu %llu %llu %llu", what, &n[0], &n[1], &n[2], &n[3]) < 2)
+		return;
+	for (size_t i = 0; i < sizeof(healths) / sizeof(healths[0]); i++) {
+		if (strcmp(what, healths[i]))
+			continue;
+		device->health[i].known = 1;
+		memcpy(device->health[i].numbers, n, sizeof(n));
+	}
+}
+
 /* What the file has for this function happens. Handles stay: devices keep their order. */
 static int enter(const char *function)
 {
@@ -136,7 +164,8 @@ static int enter(const char *function)
 
 	if (!file)
 		return NVML_UNKNOWN;
-	memset(&host, 0, sizeof(host));
+	host.driver[0] = '\0';
+	host.n_devices = host.n_processes = 0;
 	while (fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "error %127s %d", name, &value) == 2 && !strcmp(name, function))
 			code = value;
@@ -150,6 +179,7 @@ static int enter(const char *function)
 		sscanf(line, "driver %79s", host.driver);
 		add_device(line, &last);
 		add_process(line, last);
+		add_health(line, last);
 	}
 	fclose(file);
 	return code || initialised || !strncmp(function, "nvmlInit", 8) ? code : NVML_UNINITIALIZED;
@@ -374,4 +404,85 @@ LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, GRAPHICS, 24)
 LIST(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE, ENTRY_3)
 LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, GRAPHICS, ENTRY_3)
 LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS, ENTRY_3)
+#endif
+
+/* ---- health ---- */
+
+#ifndef NVML_NO_HEALTH
+
+#define HEALTH(handle, what)                                   \
+	ENTER_DEVICE(handle);                                  \
+	const unsigned long long *n = d->health[what].numbers; \
+                                                               \
+	if (!d->health[what].known)                            \
+	return NVML_NOT_SUPPORTED
+
+NVML(nvmlDeviceGetTotalEccErrors, void *handle, int type, int counter, unsigned long long *errors)
+{
+	HEALTH(handle, ECC);
+	if (type != 1)
+		return NVML_INVALID_ARGUMENT;
+	*errors = n[counter == 1];
+	return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetRemappedRows, void *handle, unsigned *corrected, unsigned *uncorrected,
+     unsigned *pending, unsigned *failed)
+{
+	HEALTH(handle, ROWS);
+	*corrected = (unsigned)n[0];
+	*uncorrected = (unsigned)n[1];
+	*pending = (unsigned)n[2];
+	*failed = (unsigned)n[3];
+	return NVML_SUCCESS;
+}
+
+#define NUMBER(name, what, i)                      \
+	NVML(name, void *handle, unsigned *number) \
+	{                                          \
+		HEALTH(handle, what);              \
+		*number = (unsigned)n[i];          \
+		return NVML_SUCCESS;               \
+	}
+
+NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, RETIRE, 0)
+NUMBER(nvmlDeviceGetPowerUsage, POWER, 0)
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, POWER, 1)
+
+#ifdef NVML_OLD_HEALTH
+NVML(nvmlDeviceGetCurrentClocksThrottleReasons, void *handle, unsigned long long *reasons)
+#else
+NVML(nvmlDeviceGetCurrentClocksEventReasons, void *handle, unsigned long long *reasons)
+#endif
+{
+	HEALTH(handle, SLOW);
+	*reasons = n[0];
+	return NVML_SUCCESS;
+}
+
+#define NUMBER_OF(name, what, i)                              \
+	NVML(name, void *handle, int which, unsigned *number) \
+	{                                                     \
+		HEALTH(handle, what);                         \
+		if (which != (what == CLOCK))                 \
+			return NVML_INVALID_ARGUMENT;         \
+		*number = (unsigned)n[i];                     \
+		return NVML_SUCCESS;                          \
+	}
+
+NUMBER_OF(nvmlDeviceGetTemperature, CELSIUS, 0)
+NUMBER_OF(nvmlDeviceGetClockInfo, CLOCK, 0)
+NUMBER_OF(nvmlDeviceGetMaxClockInfo, CLOCK, 1)
+
+struct utilisation {
+	unsigned gpu, memory;
+};
+
+NVML(nvmlDeviceGetUtilizationRates, void *handle, struct utilisation *utilisation)
+{
+	HEALTH(handle, BUSY);
+	*utilisation = (struct utilisation){ (unsigned)n[0], (unsigned)n[1] };
+	return NVML_SUCCESS;
+}
+
 #endif

@@ -341,6 +341,43 @@ static void look_again(enum vt_again_verdict verdict, enum vt_verdict_code code,
 	advise();
 }
 
+/* The only stream with unfinished work is what it waits for, as far as is known. */
+static void test_stuck_in_stream(void **state)
+{
+	static struct vt_model_again_place place = {
+		.looks = 2,
+		.state = 'S',
+		.verdict = { .code = VT_VERDICT_IN_FUNCTION, .function = "cudaStreamSynchronize" },
+	};
+	struct vt_model_again_thread *t;
+	struct vt_model_stream *stream;
+
+	(void)state;
+	begin();
+	t = vt_vec_append(&model.again.threads);
+	stream = vt_vec_append(&model.streams.list);
+	*t = (struct vt_model_again_thread){
+		.tid = 4711, .is_main = true, .n_places = 1, .places = &place
+	};
+	*stream = (struct vt_model_stream){
+		.handle = 0x5000,
+		.kind = VT_STREAM_IS_POOL,
+		.number = 3,
+		.doing = { VT_STREAM_DOES_BUSY, VT_STREAM_DOES_BUSY },
+	};
+	model.streams.wanted = true;
+	model.again.verdict = VT_AGAIN_IS_STUCK;
+	model.again.alarm = true;
+	model.again.subject = 4711;
+	model.again.looks = 2;
+	model.again.span_ns = UINT64_C(30040000000);
+	advise();
+	check_words(
+		vt_advice_evidence, need(VT_ADVICE_STUCK),
+		"thread 4711 has not moved for 30 s: it is in cudaStreamSynchronize; PyTorch stream 3 of GPU 0 has unfinished work");
+	end();
+}
+
 static void test_stuck(void **state)
 {
 	(void)state;
@@ -348,7 +385,7 @@ static void test_stuck(void **state)
 	check_words(vt_advice_evidence, need(VT_ADVICE_STUCK),
 		    "thread 4711 has not moved for 1 s: it is in cudaDeviceSynchronize");
 	assert_int_equal(need(VT_ADVICE_STUCK)->remedy, VT_REMEDY_FIND_KERNEL);
-	check_next(0, "cuda-gdb -p 4711 -batch -ex 'info cuda kernels'");
+	check_next(0, "vramtap report --kernels 4711");
 	end();
 	look_again(VT_AGAIN_IS_STUCK, VT_VERDICT_IN_FUNCTION, "cudaDeviceSynchronize", 8);
 	check_next(0, "vramtap triage --children-of 4000");
@@ -1120,6 +1157,238 @@ static void test_saved(void **state)
 	vt_model_deinit(&model);
 }
 
+static struct vt_model_xid *add_xid(uint32_t code, enum vt_fault_owner owner)
+{
+	struct vt_model_xid *xid = vt_vec_append(&model.faults.xids);
+
+	assert_non_null(xid);
+	*xid = (struct vt_model_xid){
+		.code = code,
+		.owner = owner,
+		.pid = owner == VT_FAULT_NOBODYS ? 0 :
+		       owner == VT_FAULT_OURS    ? 4711 :
+						   672,
+		.name = "python3",
+		.pci = "0000:1B:00",
+		.device = 0,
+		.text = "MMU Fault: ENGINE GRAPHICS",
+		.n = 1,
+		.first = { .tv_sec = 1000 },
+		.last = { .tv_sec = 1000 },
+	};
+	model.faults.state = VT_FAULTS_READ;
+	model.when.tv_sec = 1125;
+	return xid;
+}
+
+static const struct vt_model_headline *headline(const char *code)
+{
+	for (size_t i = 0; i < model.headlines.n; i++)
+		if (!strcmp(model.headlines.data[i].code, code))
+			return &model.headlines.data[i];
+	return NULL;
+}
+
+static void test_context_lost(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	add_xid(45, VT_FAULT_OURS);
+	add_xid(31, VT_FAULT_OURS); /* the cause of the other */
+	advise();
+	advice = need(VT_ADVICE_CONTEXT_LOST);
+	assert_true(advice->alarm && advice->certainty == VT_SURE_CERTAIN);
+	assert_int_equal(number(advice, "xid"), 31);
+	assert_int_equal(number(advice, "ago_seconds"), 125);
+	check_text(advice, "fault", "GPU memory page fault");
+	assert_int_equal(advice->remedy, VT_REMEDY_DEBUG_KERNEL);
+	check_next(0, "CUDA_LAUNCH_BLOCKING=1");
+	assert_true(headline("context-lost")->alarm);
+	assert_string_equal(
+		headline("context-lost")->text,
+		"this process has lost its CUDA context: Xid 31 (GPU memory page fault) on GPU 0, 2 min ago");
+	assert_null(find(VT_ADVICE_GPU_FAULT));
+	end();
+
+	begin();
+	add_xid(94, VT_FAULT_OURS);
+	advise();
+	assert_int_equal(need(VT_ADVICE_CONTEXT_LOST)->remedy, VT_REMEDY_RESTART);
+	end();
+
+	/* Of others, of nobody, of a code that costs no context, of one that is not known. */
+	begin();
+	add_xid(31, VT_FAULT_OTHERS);
+	add_xid(43, VT_FAULT_UNKNOWN);
+	add_xid(31, VT_FAULT_NOBODYS);
+	add_xid(63, VT_FAULT_OURS);
+	add_xid(9999, VT_FAULT_OURS);
+	advise();
+	assert_null(find(VT_ADVICE_CONTEXT_LOST));
+	assert_null(find(VT_ADVICE_GPU_FAULT));
+	assert_null(headline("context-lost"));
+	assert_null(headline("gpu-fault"));
+	end();
+}
+
+/* The log cannot be read, or it is not known whose pids it has: then the driver's answers tell. */
+static void test_context_likely_lost(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	model.ledger.known = model.ledger.by_attributes = true;
+	advise();
+	advice = need(VT_ADVICE_CONTEXT_LOST);
+	assert_int_equal(advice->certainty, VT_SURE_LIKELY);
+	assert_false(has(advice, "xid"));
+	end();
+
+	begin();
+	model.ledger.known = model.ledger.by_attributes = true;
+	add_xid(43, VT_FAULT_UNKNOWN);
+	advise();
+	advice = need(VT_ADVICE_CONTEXT_LOST);
+	assert_int_equal(advice->certainty, VT_SURE_LIKELY);
+	assert_int_equal(number(advice, "xid"), 43);
+	end();
+
+	begin();
+	model.ledger.known = model.ledger.by_attributes = true;
+	model.ledger.fault = 719;
+	advise();
+	need(VT_ADVICE_CONTEXT_LOST);
+	end();
+
+	/* A context that the program has destroyed (cudaDeviceReset). */
+	begin();
+	model.ledger.known = model.ledger.by_attributes = true;
+	model.ledger.fault = 709;
+	advise();
+	assert_null(find(VT_ADVICE_CONTEXT_LOST));
+	end();
+
+	begin();
+	model.ledger.known = model.ledger.by_attributes = true;
+	add_xid(43, VT_FAULT_UNKNOWN)->name = "another";
+	advise();
+	assert_false(has(need(VT_ADVICE_CONTEXT_LOST), "xid"));
+	end();
+}
+
+static void test_gpu_fault(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	add_xid(79, VT_FAULT_NOBODYS);
+	add_xid(48, VT_FAULT_NOBODYS);
+	advise();
+	advice = need(VT_ADVICE_GPU_FAULT);
+	assert_true(advice->alarm);
+	assert_int_equal(number(advice, "xid"), 79);
+	assert_int_equal(advice->remedy, VT_REMEDY_REBOOT);
+	assert_true(headline("gpu-fault")->alarm);
+	end();
+
+	begin();
+	add_xid(95, VT_FAULT_OURS);
+	advise();
+	need(VT_ADVICE_CONTEXT_LOST);
+	assert_int_equal(need(VT_ADVICE_GPU_FAULT)->remedy, VT_REMEDY_RESET_GPU);
+	end();
+
+	begin();
+	add_xid(109, VT_FAULT_OTHERS);
+	advise();
+	advice = need(VT_ADVICE_GPU_FAULT);
+	assert_false(advice->alarm);
+	assert_int_equal(advice->certainty, VT_SURE_POSSIBLE);
+	assert_null(headline("gpu-fault"));
+	end();
+}
+
+static struct vt_usage_health *add_gpu(bool ours)
+{
+	struct vt_model_gpu *gpu = vt_vec_append(&model.usage.gpus);
+
+	assert_non_null(gpu);
+	*gpu = (struct vt_model_gpu){
+		.uuid = "", .pci = "", .name = "", .ordinal = -1, .parent = -1, .ours_known = true
+	};
+	gpu->is_ours = ours;
+	if (ours)
+		gpu->ordinal = 0;
+	return &gpu->health;
+}
+
+static void test_health(void **state)
+{
+	const struct vt_model_advice *advice;
+
+	(void)state;
+	begin();
+	*add_gpu(true) = (struct vt_usage_health){ .known = VT_HEALTH_ECC_NOW | VT_HEALTH_REMAPPED,
+						   .ecc_now = 3,
+						   .remap_failed = 1 };
+	advise();
+	advice = need(VT_ADVICE_GPU_FAULT);
+	assert_true(advice->alarm && advice->certainty == VT_SURE_CERTAIN);
+	assert_int_equal(advice->device, 0);
+	check_words(
+		vt_advice_evidence, advice,
+		"3 uncorrected errors of its memory since the last reset; remapping a row of its memory failed");
+	assert_true(headline("gpu-fault")->alarm);
+	end();
+
+	begin();
+	*add_gpu(true) =
+		(struct vt_usage_health){ .known = VT_HEALTH_RETIRED, .retire_pending = 1 };
+	advise();
+	assert_false(need(VT_ADVICE_GPU_FAULT)->alarm);
+	assert_null(headline("gpu-fault"));
+	end();
+
+	begin();
+	*add_gpu(true) = (struct vt_usage_health){
+		.known = VT_HEALTH_SLOW | VT_HEALTH_TEMPERATURE | VT_HEALTH_POWER |
+			 VT_HEALTH_CLOCK | VT_HEALTH_CLOCK_LIMIT,
+		.slow = 0x8 | 0x40,
+		.celsius = 91,
+		.milliwatt = 310500,
+		.sm_mhz = 345,
+		.sm_mhz_limit = 1980,
+	};
+	advise();
+	advice = need(VT_ADVICE_THROTTLED);
+	assert_true(advice->alarm);
+	check_words(vt_advice_verdict, advice,
+		    "GPU 0: the hardware holds its clocks down: its temperature");
+	check_words(vt_advice_evidence, advice, "91 °C, 310 W, 345 of 1,980 MHz");
+	assert_true(headline("throttled")->alarm);
+	end();
+
+	/* Healthy: idle, power cap, by the driver for its temperature; errors of another life. */
+	begin();
+	*add_gpu(true) = (struct vt_usage_health){ .known = VT_HEALTH_ALL,
+						   .slow = 0x1 | 0x2 | 0x4 | 0x20,
+						   .ecc_ever = 7,
+						   .rows_remapped = 2 };
+	*add_gpu(false) = (struct vt_usage_health){
+		.known = VT_HEALTH_ALL, .slow = 0x40, .ecc_now = 1, .remap_failed = 1
+	};
+	advise();
+	assert_null(find(VT_ADVICE_GPU_FAULT));
+	assert_null(find(VT_ADVICE_THROTTLED));
+	assert_null(headline("gpu-fault"));
+	assert_null(headline("throttled"));
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1127,8 +1396,13 @@ int main(void)
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_launcher),
+		cmocka_unit_test(test_context_lost),
+		cmocka_unit_test(test_context_likely_lost),
+		cmocka_unit_test(test_gpu_fault),
+		cmocka_unit_test(test_health),
 		cmocka_unit_test(test_deadlock),
 		cmocka_unit_test(test_stuck),
+		cmocka_unit_test(test_stuck_in_stream),
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_host),
 		cmocka_unit_test(test_pinned),

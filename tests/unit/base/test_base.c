@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/index.h"
 #include "base/map.h"
 #include "base/room.h"
 #include "base/str.h"
@@ -171,6 +172,34 @@ static void vectors(void **state)
 	assert_int_equal(vec.n, 0);
 	vt_vec_deinit(&vec);
 	vt_vec_deinit(&large);
+}
+
+/* Hashes that are equal, in their upper half or altogether, and many others. */
+static void indices(void **state)
+{
+	enum { N = 100000 };
+	struct vt_index index = { 0 };
+	uint32_t number;
+
+	(void)state;
+	for (size_t at = vt_index_first(&index, 7); vt_index_next(&index, 7, &at, &number);)
+		fail();
+	assert_false(vt_index_put(&index, 1, VT_INDEX_MOST));
+	for (size_t i = 0; i < N; i++)
+		assert_true(vt_index_put(&index, (uint64_t)(i / 3) * 0x9e3779b97f4a7c15, i));
+	assert_int_equal(index.n, N);
+	for (size_t i = 0; i < N / 3; i++) {
+		uint64_t hash = i * 0x9e3779b97f4a7c15;
+		unsigned int seen = 0;
+
+		for (size_t at = vt_index_first(&index, hash);
+		     vt_index_next(&index, hash, &at, &number);)
+			if (number / 3 == i)
+				seen |= 1u << number % 3;
+		assert_int_equal(seen, 7);
+	}
+	vt_index_deinit(&index);
+	vt_index_deinit(&index);
 }
 
 /*
@@ -338,6 +367,7 @@ int main(void)
 		cmocka_unit_test(scope_cleanup),
 		cmocka_unit_test(arena),
 		cmocka_unit_test(vectors),
+		cmocka_unit_test(indices),
 		cmocka_unit_test(maps),
 		cmocka_unit_test(strings),
 		cmocka_unit_test(escaping),

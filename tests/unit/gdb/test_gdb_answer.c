@@ -19,7 +19,9 @@
 
 #include "gdb/answer.h"
 
-static char directory[64], file[80];
+extern const char vt_gdb_script[];
+
+static char directory[64], file[80], text_file[80], script_file[80];
 static struct vt_gdb_answer answer;
 
 static int begin(void **state)
@@ -27,6 +29,8 @@ static int begin(void **state)
 	(void)state;
 	snprintf(directory, sizeof(directory), "/tmp/vramtap-gdb-%d", (int)getpid());
 	snprintf(file, sizeof(file), "%s/answer", directory);
+	snprintf(text_file, sizeof(text_file), "%s/text", directory);
+	snprintf(script_file, sizeof(script_file), "/tmp/vramtap-test-%d.gdb", (int)getpid());
 	return vt_gdb_answer_init(&answer) ? -1 : 0;
 }
 
@@ -36,6 +40,7 @@ static int end(void **state)
 	vt_gdb_answer_deinit(&answer);
 	if (remove(directory)) {
 		remove(file);
+		remove(text_file);
 		remove(directory);
 	}
 	return access(directory, F_OK) ? 0 : -1;
@@ -46,18 +51,37 @@ static bool have_gdb(void)
 	return !system("command -v gdb >/dev/null 2>&1");
 }
 
-/* What gdb prints when it sources the answer, and then executes a command. The caller frees it. */
+static bool has_python(void)
+{
+	return !system("gdb -nx -batch -ex 'python print(4711)' 2>/dev/null | grep -q 4711");
+}
+
+/* gdb's commands, which those of an answer call. */
+static void write_script(void)
+{
+	FILE *out = fopen(script_file, "we");
+
+	assert_non_null(out);
+	fputs(vt_gdb_script, out);
+	fclose(out);
+}
+
+/* What gdb prints when it sources the answer, and then executes a command. The
+ * caller frees it. */
 static char *source(const char *then, size_t *n)
 {
-	char command[512], *text = NULL, piece[4096];
+	char command[1024], *text = NULL, piece[4096];
 	FILE *all = open_memstream(&text, n), *out;
 	size_t some;
 
-	snprintf(
-		command, sizeof(command),
-		"LC_ALL=C exec gdb -nx -batch -iex 'set width 0' -ex 'source %s' -ex 'set print elements 0' -ex 'set print repeats unlimited' "
-		"-ex '%s' 2>&1",
-		file, then);
+	snprintf(command, sizeof(command),
+		 "LC_ALL=C exec gdb -nx -batch -iex 'set width 0' -iex 'set "
+		 "max-value-size 1000' -x %s -ex 'with max-value-size unlimited -- "
+		 "source %s' -ex 'set max-value-size unlimited' -ex 'set print "
+		 "elements 0' -ex 'set print repeats unlimited' "
+		 "-ex '%s' 2>&1",
+		 script_file, file, then);
+	write_script();
 	out = popen(command, "re");
 	assert_non_null(all);
 	assert_non_null(out);
@@ -65,16 +89,21 @@ static char *source(const char *then, size_t *n)
 		fwrite(piece, 1, some, all);
 	fclose(all);
 	pclose(out);
+	remove(script_file);
 	return text;
 }
 
-static void shows(const char *text, size_t n)
+static void shows_as(const char *text, size_t n, bool python)
 {
 	char *shown;
 	size_t n_shown;
 
+	vt_gdb_answer_deinit(&answer);
+	assert_null(vt_gdb_answer_init(&answer));
+	answer.python = python;
 	fwrite(text, 1, n, answer.text);
 	assert_null(vt_gdb_answer_write(&answer, getpid()));
+	assert_int_equal(access(text_file, F_OK), python ? 0 : -1);
 	shown = source("echo", &n_shown);
 	assert_int_equal(n_shown, n);
 	assert_memory_equal(shown, text, n);
@@ -83,9 +112,39 @@ static void shows(const char *text, size_t n)
 	assert_int_equal(access(directory, F_OK), -1);
 }
 
+/* In gdb's own language, and after so much that Python reads it. */
+static void shows(const char *text, size_t n)
+{
+	char *long_text = NULL;
+	size_t n_long;
+	FILE *out = open_memstream(&long_text, &n_long);
+
+	assert_non_null(out);
+	for (int i = 0; i < 1000; i++)
+		fprintf(out, "line %d\n", i);
+	fwrite(text, 1, n, out);
+	fclose(out);
+	shows_as(text, n, false);
+	shows_as(long_text, n_long, false);
+	if (has_python())
+		shows_as(long_text, n_long, true);
+	free(long_text);
+}
+
+/* A printf of the whole text would end there. */
+static void no_python_for_a_nul(void **state)
+{
+	(void)state;
+	answer.python = true;
+	for (int i = 0; i < 1000; i++)
+		fprintf(answer.text, "line %d%c\n", i, 0);
+	assert_null(vt_gdb_answer_write(&answer, getpid()));
+	assert_int_equal(access(text_file, F_OK), -1);
+}
+
 /*
- * Each by itself on a line, at both ends of one, doubled, and all in a row. gdb's echo has no way
- * to print a NUL.
+ * Each by itself on a line, at both ends of one, doubled, and all in a row.
+ * gdb's echo has no way to print a NUL.
  */
 static void every_byte(void **state)
 {
@@ -111,8 +170,10 @@ static void every_byte(void **state)
 static void awkward_lines(void **state)
 {
 	static const char text[] =
-		"\n\n  two before\nand after  \n \n\\\n\\\\\nends with \\\n$arg0 $argc $x\n#\n# no comment\nend\nquit\nshell touch pwned\n"
-		"\"\n shell touch pwned\n'\nif 1\npython print(1)\n\033[31mred\033[0m\n\xff\xc3\x28 \xe2\x82\n%d %s %%\nno end";
+		"\n\n  two before\nand after  \n \n\\\n\\\\\nends with \\\n$arg0 $argc "
+		"$x\n#\n# no comment\nend\nquit\nshell touch pwned\n"
+		"\"\n shell touch pwned\n'\nif 1\npython "
+		"print(1)\n\033[31mred\033[0m\n\xff\xc3\x28 \xe2\x82\n%d %s %%\nno end";
 
 	(void)state;
 	if (!have_gdb())
@@ -122,8 +183,8 @@ static void awkward_lines(void **state)
 }
 
 /*
- * Many lines in a command, some that need another form, and lines as long as that
- * has room for.
+ * Many lines in a command, some that need another form, and lines as long as
+ * that has room for.
  */
 static void many_lines(void **state)
 {
@@ -153,6 +214,48 @@ static void many_lines(void **state)
 	if (have_gdb())
 		shows(text, n);
 	free(text);
+}
+
+/* As in the list of all blocks, and what nearly is: other tails, more than
+ * there are letters, other beginnings, too few in a row. */
+static void rows_of_a_table(void **state)
+{
+	char *text = NULL;
+	size_t n;
+	FILE *out = open_memstream(&text, &n);
+
+	(void)state;
+	assert_non_null(out);
+	for (unsigned int i = 0; i < 4000; i++) {
+		unsigned int tail = i < 1000 ? i % 3 : i < 2000 ? i % 40 : i * i % 27;
+
+		if (i % 150 == 0)
+			fprintf(out, "Blocks \"of\" $arg0 %%s\n  0x7f%x no row\n 0x1234\n", i);
+		if (i % 100 == 99)
+			fprintf(out,
+				"    0x7f261200\n    0x7f2612000000G\n    0x7f26120000001 12\n");
+		fprintf(out, "    0x%x%06x%*u KiB \"$arg%u\\%%d\033\xff # in use%s\n",
+			0x7f26 + i / 700, i * 512 + i / 3000, 11, tail, tail, i % 13 ? "" : " ");
+	}
+	fprintf(out, "    0x7f2612000000 no end");
+	fclose(out);
+	if (have_gdb())
+		shows(text, n);
+	free(text);
+}
+
+/* What eight rows take of a file, which is why they are there. */
+static void rows_are_short(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	for (int i = 0; i < 8000; i++)
+		fprintf(answer.text, "    0x7f2612%06x       %d.00 KiB   in use, asked for 600 B\n",
+			i * 512, 1 + i % 20);
+	assert_null(vt_gdb_answer_write(&answer, getpid()));
+	assert_int_equal(stat(file, &st), 0);
+	assert_in_range(st.st_size, 1, 8000 * 10);
 }
 
 static void no_text(void **state)
@@ -224,10 +327,10 @@ static void values_come_before_text(void **state)
 	vt_gdb_set_number(&answer, "vt_number", UINT64_MAX);
 	vt_gdb_set_text(&answer, "vt_empty", "");
 	vt_gdb_set_void(&answer, "vt_void");
-	vt_gdb_command(
-		&answer,
-		"printf \"%%lx %%d %%d\\n\", $vt_number, sizeof($vt_empty), $_isvoid($vt_%s)",
-		"void");
+	vt_gdb_command(&answer,
+		       "printf \"%%lx %%d %%d\\n\", $vt_number, sizeof($vt_empty), "
+		       "$_isvoid($vt_%s)",
+		       "void");
 	assert_null(vt_gdb_answer_write(&answer, getpid()));
 	shown = source("echo", &n);
 	assert_string_equal(shown, "ffffffffffffffff 1 1\ntext\n");
@@ -300,6 +403,17 @@ static void not_through_a_link(void **state)
 	refuses(VT_ERR_OS);
 }
 
+static void text_not_through_a_link(void **state)
+{
+	(void)state;
+	answer.python = true;
+	fprintf(answer.text, "%*s\n", 10000, "x");
+	assert_int_equal(mkdir(directory, 0700), 0);
+	assert_int_equal(symlink("/dev/null", text_file), 0);
+	refuses(VT_ERR_OS);
+	assert_int_equal(access(directory, F_OK), -1);
+}
+
 static void not_a_link(void **state)
 {
 	char other[] = "/tmp/vramtap-test-XXXXXX";
@@ -366,13 +480,17 @@ int main(void)
 		cmocka_unit_test_setup_teardown(every_byte, begin, end),
 		cmocka_unit_test_setup_teardown(awkward_lines, begin, end),
 		cmocka_unit_test_setup_teardown(many_lines, begin, end),
+		cmocka_unit_test_setup_teardown(rows_of_a_table, begin, end),
+		cmocka_unit_test_setup_teardown(rows_are_short, begin, end),
 		cmocka_unit_test_setup_teardown(no_text, begin, end),
+		cmocka_unit_test_setup_teardown(no_python_for_a_nul, begin, end),
 		cmocka_unit_test_setup_teardown(a_very_long_line, begin, end),
 		cmocka_unit_test_setup_teardown(text_values, begin, end),
 		cmocka_unit_test_setup_teardown(values_come_before_text, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_is_left_in_gdbs_buffer, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_is_ours_is_used_again, begin, end),
 		cmocka_unit_test_setup_teardown(not_through_a_link, begin, end),
+		cmocka_unit_test_setup_teardown(text_not_through_a_link, begin, end),
 		cmocka_unit_test_setup_teardown(not_a_link, begin, end),
 		cmocka_unit_test_setup_teardown(not_what_others_can_write, begin, end),
 		cmocka_unit_test_setup_teardown(not_somebody_elses, begin, end),

@@ -15,7 +15,7 @@
 
 #include "gdb/state.h"
 
-#define FORMAT "vramtap-gdb 1\n"
+#define FORMAT "vramtap-gdb 2\n"
 #define REGISTERS "1 2 3 4 5 6 7 8 9 a b c d e f 10 11 12"
 
 static struct vt_gdb_state gdb;
@@ -55,7 +55,7 @@ static void a_process(void **state)
 {
 	(void)state;
 	parse(FORMAT
-	      "setting width 80\n"
+	      "setting width 80\nfunction _streq -- $_streq - check string equality.\n"
 	      "  Num  Description       Connection           Executable        \n"
 	      "* 1    process 31343     1 (native)           /tmp/my prog  two \n"
 	      "  Id   Executable        Core File         \n"
@@ -68,6 +68,7 @@ static void a_process(void **state)
 	assert_null(gdb.core);
 	assert_string_equal(gdb.connection, "native");
 	assert_int_equal(gdb.width, 80);
+	assert_true(gdb.python);
 	assert_int_equal(gdb.selected, 3);
 	assert_false(gdb.on_device);
 	assert_int_equal(gdb.address, 0x7f0012345678);
@@ -124,6 +125,18 @@ static void a_core(void **state)
 	assert_string_equal(gdb.core, "/tmp/core  of 4711");
 	assert_string_equal(gdb.exe, "/opt/a b/Core File Executable");
 	assert_int_equal(gdb.frame, -1);
+}
+
+/* A process that is called so does not make a gdb without Python run Python. */
+static void python_in_a_name(void **state)
+{
+	(void)state;
+	parse(FORMAT "setting width 80\n"
+		     "  Num  Description       Connection           Executable        \n"
+		     "* 1    process 12        1 (native)           /tmp/x\n"
+		     "function _streq -- \n");
+	assert_int_equal(gdb.pid, 12);
+	assert_false(gdb.python);
 }
 
 /* No executable is known, no connection (gdb 9 has not the column at all), no process. */
@@ -300,7 +313,7 @@ static void other_releases(void **state)
 {
 	static const char *const texts[] = { "",
 					     "\n",
-					     "vramtap-gdb 2\n",
+					     "vramtap-gdb 1\nend of state\n",
 					     "vramtap-gdb\n",
 					     "vramtap-gdb x\nvramtap-gdb -1\n",
 					     "selected 1\n" };
@@ -324,6 +337,7 @@ int main(void)
 		cmocka_unit_test_teardown(signals_that_are_passed, forget),
 		cmocka_unit_test_teardown(functions_called_from_gdb, forget),
 		cmocka_unit_test_teardown(a_core, forget),
+		cmocka_unit_test_teardown(python_in_a_name, forget),
 		cmocka_unit_test_teardown(empty_cells, forget),
 		cmocka_unit_test_teardown(several_inferiors, forget),
 		cmocka_unit_test_teardown(remote, forget),

@@ -2,18 +2,18 @@
 # The helper's operations, compiled like any program (and so with the sanitizers), in a process of their own.
 unit_tests += tests/unit/helper/test_helper_ops
 tests_unit_helper_test_helper_ops_SOURCES = tests/unit/helper/test_helper_ops.c $(torch_image) helper/torch.c helper/cuda.c helper/map.c helper/why.c
-tests_unit_helper_test_helper_ops_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper $(VT_CUDA_CPPFLAGS)
+tests_unit_helper_test_helper_ops_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper
 tests_unit_helper_test_helper_ops_LDADD = $(vt_walk) $(unit_libs)
 tests_unit_helper_test_helper_ops_LDFLAGS = -pthread
 
 unit_tests += tests/unit/helper/test_ranges
 tests_unit_helper_test_ranges_SOURCES = tests/unit/helper/test_ranges.c helper/cuda.c helper/ranges.c helper/ranges_keep.c helper/ranges_walk.c helper/ranges_what.c helper/why.c
-tests_unit_helper_test_ranges_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper $(VT_CUDA_CPPFLAGS)
+tests_unit_helper_test_ranges_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper
 tests_unit_helper_test_ranges_LDADD = $(unit_libs)
 
 # The recorder's own sources, compiled like any program (and so with the sanitizers).
 recorder_core = helper/recorder/state.c helper/recorder/lanes.c helper/recorder/memory.c helper/recorder/record.c \
-	helper/recorder/blocks.c helper/recorder/oom.c helper/recorder/stacks.c tests/unit/helper/recorder_fakes.c tests/unit/helper/recorder_fakes.h
+	helper/recorder/blocks.c helper/recorder/launches.c helper/recorder/launch_names.c helper/recorder/oom.c helper/recorder/stacks.c tests/unit/helper/recorder_fakes.c tests/unit/helper/recorder_fakes.h
 recorder_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/helper -I$(top_srcdir)/tests
 
 unit_tests += tests/unit/helper/test_recorder
@@ -21,6 +21,19 @@ tests_unit_helper_test_recorder_SOURCES = tests/unit/helper/test_recorder.c $(re
 tests_unit_helper_test_recorder_CPPFLAGS = $(recorder_cppflags) $(CMOCKA_CFLAGS)
 tests_unit_helper_test_recorder_LDADD = $(CMOCKA_LIBS)
 tests_unit_helper_test_recorder_LDFLAGS = -pthread
+
+# Likewise, launches.
+unit_tests += tests/unit/helper/test_launches
+tests_unit_helper_test_launches_SOURCES = tests/unit/helper/test_launches.c $(recorder_core)
+tests_unit_helper_test_launches_CPPFLAGS = $(recorder_cppflags) $(CMOCKA_CFLAGS)
+tests_unit_helper_test_launches_LDADD = $(CMOCKA_LIBS)
+tests_unit_helper_test_launches_LDFLAGS = -pthread
+
+# Likewise, words of libraries and the entries.
+unit_tests += tests/unit/helper/test_recorder_got
+tests_unit_helper_test_recorder_got_SOURCES = tests/unit/helper/test_recorder_got.c helper/recorder/got.c helper/recorder/driver_entry.S
+tests_unit_helper_test_recorder_got_CPPFLAGS = $(recorder_cppflags) $(CMOCKA_CFLAGS)
+tests_unit_helper_test_recorder_got_LDADD = $(CMOCKA_LIBS)
 
 EXTRA_DIST += tests/unit/helper/recorder_tsan.sh
 # Likewise, the driver's allocations.
@@ -46,6 +59,12 @@ tests_unit_helper_test_recorder_driver_tsan_CPPFLAGS = $(recorder_cppflags) $(VT
 tests_unit_helper_test_recorder_driver_tsan_CFLAGS = -std=gnu11 -fPIE $(VT_WARNINGS) -fsanitize=thread
 tests_unit_helper_test_recorder_driver_tsan_LDADD = $(CMOCKA_LIBS)
 tests_unit_helper_test_recorder_driver_tsan_LDFLAGS = -pthread -fsanitize=thread
+check_PROGRAMS += tests/unit/helper/test_launches_tsan
+tests_unit_helper_test_launches_tsan_SOURCES = tests/unit/helper/test_launches.c $(recorder_core)
+tests_unit_helper_test_launches_tsan_CPPFLAGS = $(recorder_cppflags) $(CMOCKA_CFLAGS)
+tests_unit_helper_test_launches_tsan_CFLAGS = -std=gnu11 -fPIE $(VT_WARNINGS) -fsanitize=thread
+tests_unit_helper_test_launches_tsan_LDADD = $(CMOCKA_LIBS)
+tests_unit_helper_test_launches_tsan_LDFLAGS = -pthread -fsanitize=thread
 unit_scripts += tests/unit/helper/recorder_tsan.sh
 endif
 

@@ -9,7 +9,7 @@ _Thread_local struct fake_stack fake_stack;
 void (*fake_in_capture)(void);
 bool fake_python_init = true, fake_native_init = true;
 uint32_t fake_torch_in, fake_driver_in;
-bool fake_python, fake_native, fake_torch, fake_driver;
+bool fake_python, fake_native, fake_torch, fake_driver, fake_launches;
 
 bool vt_rec_python_init(const struct vt_recorder_config *config)
 {
@@ -17,7 +17,7 @@ bool vt_rec_python_init(const struct vt_recorder_config *config)
 	return fake_python;
 }
 
-void vt_rec_python_capture(struct vt_rec_frames *frames)
+void vt_rec_python_capture(struct vt_rec_frames *frames, unsigned int max)
 {
 	if (fake_in_capture)
 		fake_in_capture();
@@ -25,9 +25,10 @@ void vt_rec_python_capture(struct vt_rec_frames *frames)
 		frames->flags |= VT_STACK_NO_PYTHON;
 		return;
 	}
-	for (uint16_t i = 0; i < fake_stack.n; i++)
+	frames->n_python = frames->n_words_python = fake_stack.n < max ? fake_stack.n :
+									 (uint16_t)max;
+	for (uint16_t i = 0; i < frames->n_python; i++)
 		frames->words[i] = fake_stack.words[i];
-	frames->n_python = frames->n_words_python = fake_stack.n;
 }
 
 void vt_rec_python_deinit(void)
@@ -78,6 +79,17 @@ uint32_t vt_rec_cupti_load(const struct vt_recorder_config *config)
 {
 	(void)config;
 	return VT_RECORDER_OK;
+}
+
+uint32_t vt_rec_launches_in(const struct vt_recorder_config *config)
+{
+	fake_launches = config->launches;
+	return 1;
+}
+
+void vt_rec_launches_out(void)
+{
+	fake_launches = false;
 }
 
 void vt_rec_driver_deinit(void)

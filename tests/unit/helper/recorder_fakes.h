@@ -23,7 +23,7 @@ extern void (*fake_in_capture)(void);
 extern bool fake_python_init, fake_native_init;
 extern uint32_t fake_torch_in, fake_driver_in;
 /* What is in. */
-extern bool fake_python, fake_native, fake_torch, fake_driver;
+extern bool fake_python, fake_native, fake_torch, fake_driver, fake_launches;
 
 /* A configuration that records everything, without a bound that matters. */
 struct vt_recorder_config fake_config(void);

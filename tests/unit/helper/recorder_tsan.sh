@@ -4,7 +4,7 @@
 # clang 14 does not start.
 set -u
 status=0
-for test in test_recorder_tsan test_recorder_driver_tsan; do
+for test in test_recorder_tsan test_recorder_driver_tsan test_launches_tsan; do
 	if setarch "$(uname -m)" -R true 2>/dev/null; then
 		setarch "$(uname -m)" -R "$VRAMTAP_BUILD_DIR/tests/unit/helper/$test" || status=1
 	else

@@ -379,6 +379,7 @@ static void test_after_a_fault(void **test)
 	faulted = 1;
 	assert_int_equal(walk(ROOM), VT_HELPER_OK);
 	assert_int_equal(file->shared.ranges.by_attributes, 1);
+	assert_int_equal(file->shared.ranges.range_error, 700);
 	/* That it is an array cannot be told. Of a pool a mapping is found; here, all of it. */
 	for (size_t i = 0; i < n_book; i++)
 		if (book[i].kind == VT_RANGE_ARRAY)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prints the summary of a job made by hand, or of saved ones, for looking at it and for
- * bench/triage_merge.py: job_demo [--json] [--quiet] [--cost] [--columns=N] [--ascii] [--colour]
- * HANG RANKS WORKERS CULPRIT [THREADS WAYS] | --load FILE...
+ * bench/triage_merge.py: job_demo [--json|--prometheus|--speedscope|--folded] [--quiet] [--cost]
+ * [--columns=N] [--ascii] [--colour] HANG RANKS WORKERS CULPRIT [THREADS WAYS] | --load FILE...
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,20 @@
 #include "base/clock.h"
 #include "unit/job/job_models.h"
 #include "job/json/json.h"
+#include "job/profile/stacks.h"
+#include "job/prometheus/prometheus.h"
 #include "job/rules/rules.h"
 #include "job/text/text.h"
+
+static const struct {
+	const char *option;
+	vt_write_fn *write;
+} writers[] = {
+	{ "--json", vt_write_job_json },
+	{ "--prometheus", vt_write_job_prometheus },
+	{ "--speedscope", vt_write_job_speedscope },
+	{ "--folded", vt_write_job_folded },
+};
 
 static int load(struct vt_job *job, char **files)
 {
@@ -73,14 +85,17 @@ static void say_cost(const struct vt_job *job, uint64_t begin, uint64_t loaded)
 int main(int argc, char **argv)
 {
 	struct vt_writer_options options = { .columns = 100 };
-	bool json = false, quiet = false, cost = false;
+	bool quiet = false, cost = false;
+	vt_write_fn *write = vt_write_job_text;
 	uint64_t begin = vt_now_ns(), loaded;
 	struct vt_error *err = NULL;
 	int i, status;
 	struct vt_job job;
 
 	for (i = 1; i < argc && !strncmp(argv[i], "--", 2) && strcmp(argv[i], "--load") != 0; i++) {
-		json |= !strcmp(argv[i], "--json");
+		for (size_t k = 0; k < sizeof(writers) / sizeof(writers[0]); k++)
+			if (!strcmp(argv[i], writers[k].option))
+				write = writers[k].write;
 		quiet |= !strcmp(argv[i], "--quiet");
 		cost |= !strcmp(argv[i], "--cost");
 		options.ascii |= !strcmp(argv[i], "--ascii");
@@ -98,8 +113,7 @@ int main(int argc, char **argv)
 	if (cost)
 		say_cost(&job, begin, loaded);
 	if (!status && !quiet)
-		err = json ? vt_write_job_json(&job, &options, stdout) :
-			     vt_write_job_text(&job, &options, stdout);
+		err = write(&job, &options, stdout);
 	if (err)
 		fprintf(stderr, "job_demo: %s\n", err->message);
 	status = err || job.failed ? 1 : status;

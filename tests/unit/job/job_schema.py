@@ -80,4 +80,5 @@ def main():
         sys.exit(77)
 
 
-main()
+if __name__ == "__main__":
+    main()

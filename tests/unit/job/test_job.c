@@ -414,6 +414,172 @@ static const struct accused {
 };
 /* clang-format on */
 
+/* What GPUs run accuses nobody; it is said beside what does. */
+#define NCCL "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+static const char nothing[] = "nothing", refused[] = "refused";
+
+/* clang-format off */
+static const struct {
+	const struct doing *does[MAX_DOERS];
+	const char *runs[MAX_DOERS]; /* the GPU of each */
+	const char *code, *end;      /* how the verdict ends; NULL: there is none */
+	bool outlier;                /* the last one, as without it */
+} gpus[] = {
+	{ { &reduces, &reduces, &reduces, &runs }, { NCCL, NCCL, NCCL, nothing }, "missed-collective",
+	  "; cuda-gdb sees nothing run on the GPU of rank 3, and " NCCL " on those of ranks 0-2", true },
+	{ { &reduces, &reduces, &reduces, &runs }, { NCCL, NCCL, NCCL, nothing }, "gpus-differ", NULL, true },
+	{ { &reduces, &reduces, &reduces, &runs }, { NCCL, "ncclDevKernel_Broadcast", NCCL, "f" }, "missed-collective",
+	  "; cuda-gdb sees f run on the GPU of rank 3, and kernels of NCCL on those of ranks 0-2", true },
+	/* Of one it is not known, and another one is elsewhere. */
+	{ { &reduces, &reduces, &reduces, &runs }, { NCCL, refused, NCCL, nothing }, "missed-collective",
+	  "rank 3, and " NCCL " on those of ranks 0,2", true },
+	{ { &reduces, &reduces, &reduces, &runs }, { NCCL, "f", NCCL, nothing }, "missed-collective",
+	  "; cuda-gdb sees nothing run on the GPU of rank 3", true },
+	{ { &reduces, &reduces, &reduces, &runs }, { NCCL, NCCL, NCCL, refused }, "missed-collective", "wait in all_reduce (b.py:3 innermost)", true },
+	{ { &synchronizes, &synchronizes, &synchronizes, &sleeps }, { NCCL, NCCL, NCCL, nothing }, "gpu-waits-for-rank",
+	  " on those of ranks 0-2", true },
+	/* All stacks are the same. */
+	{ { &synchronizes, &synchronizes, &synchronizes, &synchronizes }, { NCCL, NCCL, NCCL, "spin" }, "gpus-differ",
+	  "the GPUs of ranks 0-2 run " NCCL ", that of rank 3 runs spin", false },
+	{ { &synchronizes, &synchronizes, &synchronizes, &synchronizes }, { NCCL, NCCL, NCCL, nothing }, "gpus-differ",
+	  "that of rank 3 runs nothing", false },
+	{ { &synchronizes, &synchronizes, &synchronizes, &synchronizes }, { NCCL, NCCL, NCCL, NCCL }, "gpus-differ", NULL, false },
+	{ { &synchronizes, &synchronizes, &synchronizes, &synchronizes }, { NCCL, NCCL, NCCL, refused }, "gpus-differ", NULL, false },
+	{ { &synchronizes, &synchronizes, &synchronizes, &synchronizes }, { "f", "f", "f", nothing }, "gpus-differ", NULL, false },
+	{ { &synchronizes, &synchronizes, &synchronizes, &synchronizes }, { "f", NCCL, "f", "f" }, "gpus-differ", NULL, false },
+};
+/* clang-format on */
+
+static void set_runs(struct vt_job *job, struct vt_member *member, const char *name)
+{
+	struct vt_job_kernel *kernel;
+
+	member->kernels.state = name == refused ? VT_KERNELS_REFUSED :
+				name == nothing ? VT_KERNELS_NONE :
+						  VT_KERNELS_TOLD;
+	if (member->kernels.state != VT_KERNELS_TOLD)
+		return;
+	kernel = vt_vec_append(&member->kernels.list);
+	assert_non_null(kernel);
+	*kernel = (struct vt_job_kernel){ .name = vt_job_copy(job, name) };
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	return strlen(text) >= strlen(end) && !strcmp(text + strlen(text) - strlen(end), end);
+}
+
+static void test_gpus(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++) {
+		const struct vt_job_verdict *v;
+		struct vt_job job;
+
+		vt_job_init(&job);
+		for (int rank = 0; rank < 4; rank++) {
+			const struct vt_label label = rank_label(rank, 4);
+
+			add_rank(&job, &label, gpus[i].does[rank], NULL);
+			set_runs(&job, &job.members.data[rank], gpus[i].runs[rank]);
+		}
+		vt_job_account(&job);
+		assert_false(job.failed);
+		v = find_verdict(&job, gpus[i].code);
+		if (gpus[i].end && (!v || !ends_with(v->text, gpus[i].end)))
+			fail_msg("case %zu: %s", i, v ? v->text : "no verdict");
+		if (!gpus[i].end && v)
+			fail_msg("case %zu: %s", i, v->text);
+		if (v && v->code == VT_FINDING_GPUS_DIFFER)
+			assert_false(v->alarm);
+		for (int rank = 0; rank < 4; rank++)
+			assert_int_equal(job.members.data[rank].outlier,
+					 rank == 3 && gpus[i].outlier);
+		vt_job_deinit(&job);
+	}
+}
+
+/* The kernel's log has this fault of the process with that pid; 0: of no process. */
+static void add_xid(struct vt_job *job, uint32_t code, pid_t pid, enum vt_fault_owner owner)
+{
+	const struct vt_label *label = &job->members.data[0].label;
+	struct vt_model_usage usage = { 0 };
+	struct vt_model_faults faults = { .state = VT_FAULTS_READ, .why = "" };
+	struct vt_model_xid *xid = vt_vec_append(&faults.xids);
+
+	assert_non_null(xid);
+	*xid = (struct vt_model_xid){ .code = code,
+				      .owner = owner,
+				      .pid = pid,
+				      .name = "",
+				      .pci = "0000:1B:00",
+				      .device = -1,
+				      .text = "",
+				      .n = 1 };
+	assert_true(vt_job_add_usage(job, label->host, label->system, &usage, &faults));
+}
+
+/* A rank whose GPU, or context, is lost is what the others wait for, whatever it does itself. */
+static void test_faults(void **state)
+{
+	static const struct {
+		uint32_t code; /* in the log; 0 nothing */
+		enum vt_fault_owner owner;
+		enum vt_context_lost lost;
+		const struct doing *does;
+		enum vt_finding found; /* VT_N_FINDINGS: nothing of it */
+		const char *text;
+	} cases[] = {
+		{ 79, VT_FAULT_OURS, VT_CONTEXT_NOT_LOST, &synchronizes, VT_FINDING_GPU_FAULT,
+		  "the GPU of rank 3 has a fault: Xid 79 (the GPU has fallen off the bus)" },
+		{ 79, VT_FAULT_OURS, VT_CONTEXT_LIKELY_LOST, &reduces, VT_FINDING_GPU_FAULT,
+		  "the GPU of rank 3 has a fault: Xid 79 (the GPU has fallen off the bus)" },
+		{ 31, VT_FAULT_OURS, VT_CONTEXT_LOST, &synchronizes, VT_FINDING_CONTEXT_LOST,
+		  "rank 3 has lost its CUDA context: Xid 31 (GPU memory page fault)" },
+		{ 0, VT_FAULT_OURS, VT_CONTEXT_LIKELY_LOST, &reduces, VT_FINDING_CONTEXT_LOST,
+		  "rank 3 has likely lost its CUDA context" },
+		{ 31, VT_FAULT_OURS, VT_CONTEXT_NOT_LOST, &reduces, VT_N_FINDINGS, NULL },
+		{ 79, VT_FAULT_NOBODYS, VT_CONTEXT_NOT_LOST, &reduces, VT_N_FINDINGS, NULL },
+		{ 79, VT_FAULT_UNKNOWN, VT_CONTEXT_NOT_LOST, &reduces, VT_N_FINDINGS, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct vt_job_verdict *v = NULL;
+		struct vt_job job;
+
+		vt_job_init(&job);
+		for (int rank = 0; rank < 4; rank++) {
+			const struct vt_label label = rank_label(rank, 4);
+
+			add_rank(&job, &label, rank == 3 ? cases[i].does : &reduces, NULL);
+		}
+		job.members.data[3].lost = cases[i].lost;
+		job.members.data[3].lost_by = cases[i].lost == VT_CONTEXT_LOST ? cases[i].code : 0;
+		if (cases[i].code)
+			add_xid(&job, cases[i].code, job.members.data[3].label.pid, cases[i].owner);
+		vt_job_account(&job);
+		assert_false(job.failed);
+		if (cases[i].found == VT_N_FINDINGS) {
+			assert_null(find_verdict(&job, "gpu-fault"));
+			assert_null(find_verdict(&job, "context-lost"));
+		} else {
+			v = find_verdict(&job, vt_finding_name(cases[i].found));
+			assert_non_null(v);
+			assert_string_equal(v->text, cases[i].text);
+			assert_true(v->alarm);
+			assert_true(job.members.data[3].outlier);
+			assert_int_equal(job.chains.n, 1);
+			assert_int_equal(job.chains.data[0].code, cases[i].found);
+			assert_string_equal(job.chains.data[0].links[0].text, cases[i].text);
+			assert_int_equal(job.chains.data[0].hanging, 3);
+			assert_int_equal(job.chains.data[0].doubt, VT_DOUBT_NONE);
+		}
+		assert_int_equal(job.faults.n, cases[i].code != 0);
+		vt_job_deinit(&job);
+	}
+}
+
 static void check_accused(const struct accused *a)
 {
 	const struct vt_job_verdict *v;
@@ -1593,6 +1759,57 @@ static void test_sets(void **state)
 	vt_job_deinit(&job);
 }
 
+/* A rank in recv(), with what only this rank has. */
+static void add_receiving(struct vt_job *job, int rank, const char *detail)
+{
+	struct vt_label label = rank_label(rank, 2);
+	struct vt_model_thread *t;
+	struct vt_model model;
+
+	vt_model_init(&model);
+	model.process.pid = label.pid;
+	t = report_add_thread(&model, label.pid, "python3");
+	t->is_main = true;
+	t->state = 'S';
+	t->waits = (struct vt_waits){
+		.code = VT_WAITS_CALL,
+		.call = "recv",
+		.detail = detail,
+		.shared = " on descriptor …",
+	};
+	assert_true(vt_job_add(job, &label, &model, NULL));
+	vt_model_deinit(&model);
+}
+
+static const char *detail_of_only(const struct vt_job *job)
+{
+	assert_int_equal(job->doings.n, 1);
+	return job->doings.data[0].waits.detail;
+}
+
+/* Whole as long as all threads that do the same have the same, also when it was saved between. */
+static void test_details(void **state)
+{
+	struct vt_job job, again;
+	struct text text;
+
+	(void)state;
+	vt_job_init(&job);
+	add_receiving(&job, 0, " on descriptor 7");
+	add_receiving(&job, 1, " on descriptor 7");
+	assert_string_equal(detail_of_only(&job), " on descriptor 7");
+	vt_job_account(&job);
+	text = to_json(&job);
+	vt_job_init(&again);
+	assert_null(vt_job_load_text(&again, text.data, text.n, ""));
+	assert_string_equal(detail_of_only(&again), " on descriptor 7");
+	add_receiving(&again, 2, " on descriptor 8");
+	assert_string_equal(detail_of_only(&again), " on descriptor …");
+	free(text.data);
+	vt_job_deinit(&again);
+	vt_job_deinit(&job);
+}
+
 /* ---- saved ---- */
 
 static void test_round_trip(void **state)
@@ -1666,10 +1883,14 @@ static void assert_refused(const char *text, size_t n, const char *why)
 {
 	struct vt_error *err;
 	struct vt_job job;
+	size_t frames, stacks, doings;
 	time_t when;
 
 	build(&job, "none", 2, 0);
 	when = ++job.when.tv_sec;
+	frames = job.frames.n;
+	stacks = job.stacks.n;
+	doings = job.doings.n;
 	err = vt_job_load_text(&job, text, n, "");
 	if (!err)
 		fail_msg("not refused for \"%s\"", why);
@@ -1678,6 +1899,9 @@ static void assert_refused(const char *text, size_t n, const char *why)
 	vt_error_destroy(err);
 	assert_int_equal(job.members.n, 2 + 6);
 	assert_int_equal(job.when.tv_sec, when);
+	assert_int_equal(job.frames.n, frames);
+	assert_int_equal(job.stacks.n, stacks);
+	assert_int_equal(job.doings.n, doings);
 	vt_job_deinit(&job);
 }
 
@@ -1710,6 +1934,113 @@ static bool takes_one(struct vt_job *job, const struct text *text, pid_t pid)
 	return !err;
 }
 
+/* ---- part by part ---- */
+
+#define SECTIONS 4
+
+/* A document with its sections in the order that begins with the one of this number. */
+static char *rotated(const char *const sections[SECTIONS], size_t first)
+{
+	struct vt_str text = { 0 };
+
+	vt_str_add(&text, "{");
+	for (size_t i = 0; i < SECTIONS; i++)
+		vt_str_addf(&text, "%s,", sections[(first + i) % SECTIONS]);
+	vt_str_add(&text, "\"schema\":\"vramtap-triage\",\"schema_version\":1}");
+	assert_false(text.failed);
+	return text.data;
+}
+
+#define MEMBER                                                                                     \
+	"\"members\":[{\"host\":\"a\",\"pid\":7,\"role\":\"rank\",\"rank\":0,\"in_job\":true,"     \
+	"\"completeness\":\"complete\",\"process_state\":\"S\",\"threads\":[7,8],\"threads_do\":[" \
+	"1,0]}]"
+#define DOINGS                                                                                            \
+	"\"doings\":[{\"name\":\"b\",\"stack\":1,\"state\":\"S\"},{\"name\":\"a\",\"stack\":0,\"state\":" \
+	"\"R\",\"main\":true}]"
+#define STACKS "\"stacks\":[[1],[0,1]]"
+#define FRAME "{\"kind\":\"native\",\"function\":\"f\"}"
+#define FRAMES "\"frames\":[" FRAME ",{\"kind\":\"python\",\"function\":\"g\",\"line\":3}]"
+
+/* Whichever part comes first, indices are those of the document. */
+static void test_any_order(void **state)
+{
+	static const char *const sections[SECTIONS] = { MEMBER, DOINGS, STACKS, FRAMES };
+
+	(void)state;
+	for (size_t first = 0; first < SECTIONS; first++) {
+		char *text = rotated(sections, first);
+		const struct vt_job_doing *doing;
+		struct vt_job job;
+
+		vt_job_init(&job);
+		assert_null(vt_job_load_text(&job, text, strlen(text), ""));
+		assert_int_equal(job.members.n, 1);
+		assert_int_equal(job.members.data[0].threads.n, 2);
+		doing = &job.doings.data[job.members.data[0].threads.data[0].doing];
+		assert_string_equal(doing->name, "a");
+		assert_int_equal(job.stacks.data[doing->stack].n, 1);
+		assert_string_equal(
+			job.frames.data[job.stacks.data[doing->stack].frames[0]].function, "g");
+		vt_job_deinit(&job);
+		free(text);
+	}
+}
+
+/* What is said is wrong does not depend on the order: frames before what refers to them. */
+static void test_mistakes_in_any_order(void **state)
+{
+	static const char *const all[][SECTIONS + 1] = {
+		{ "\"members\":[7]", "\"doings\":7", "\"stacks\":[7]", "\"frames\":[{}]",
+		  "kind is missing" },
+		{ "\"members\":[7]", "\"doings\":7", "\"stacks\":[7]", FRAMES,
+		  "stacks has an element that is not an array" },
+		{ "\"members\":[7]", "\"doings\":7", "\"stacks\":[[0],[0,2],[\"x\"]]", FRAMES,
+		  "stacks names what does not exist" },
+		{ "\"members\":[7]", "\"doings\":[{\"stack\":2,\"state\":\"S\"}]", STACKS, FRAMES,
+		  "stack names what does not exist" },
+		{ "\"members\":[7]", "\"doings\":7", STACKS, FRAMES, "doings is not an array" },
+		{ "\"members\":[7]", DOINGS, STACKS, FRAMES,
+		  "members has an element that is not an object" },
+		{ MEMBER, "\"doings\":[]", STACKS, FRAMES, "threads_do names what does not exist" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		for (size_t first = 0; first < SECTIONS; first++) {
+			char *text = rotated(all[i], first);
+
+			assert_refused(text, strlen(text), all[i][SECTIONS]);
+			free(text);
+		}
+}
+
+/* Frames that were seen before, byte for byte or in another form, are there once. */
+static void test_frames_seen(void **state)
+{
+	static const char *const frames[] = {
+		FRAMES,
+		FRAMES,
+		"\"frames\":[ " FRAME " , {\"kind\":\"python\",\"function\":\"g\", \"line\":3}]",
+		"\"frames\":[{\"kind\":\"native\",\"function\":\"h}{\"}," FRAME "]",
+		"\"frames\":[" FRAME "," FRAME ",{\"kind\":\"native\",\"function\":\"h}{\"}]",
+	};
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
+		const char *const sections[SECTIONS] = { MEMBER, DOINGS, STACKS, frames[i] };
+		char *text = rotated(sections, 0);
+
+		assert_null(vt_job_load_text(&job, text, strlen(text), ""));
+		assert_int_equal(job.frames.n, i < 3 ? 2 : 3);
+		free(text);
+	}
+	assert_string_equal(job.frames.data[2].function, "h}{");
+	vt_job_deinit(&job);
+}
+
 /* A worker speaks of its own process, and of no other. */
 static void test_one(void **state)
 {
@@ -1736,6 +2067,7 @@ static void test_one(void **state)
 	assert_false(takes_one(&job, &two, 0));
 	assert_false(takes_one(&job, &one, 16));
 	assert_int_equal(job.members.n, 2);
+	assert_int_equal(job.members.capacity, 2); /* nor is room left of what was refused */
 	ras = damaged(&one, "\n \"ras\": []", "\n \"ras\": [{}]");
 	assert_false(takes_one(&job, &ras, 17));
 	assert_int_equal(job.ras.n, 0);
@@ -2044,6 +2376,9 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_any_order),
+		cmocka_unit_test(test_mistakes_in_any_order),
+		cmocka_unit_test(test_frames_seen),
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_same_process),
 		cmocka_unit_test(test_parts_missing),
@@ -2069,8 +2404,11 @@ int main(void)
 		cmocka_unit_test(test_not_all),
 		cmocka_unit_test(test_waits_itself),
 		cmocka_unit_test(test_different_in_one_group),
+		cmocka_unit_test(test_details),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_traced_by_another_of_us),
+		cmocka_unit_test(test_gpus),
+		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_core_of_before),
 		cmocka_unit_test(test_cores_without_numbers),
 	};

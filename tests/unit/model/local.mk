@@ -33,3 +33,8 @@ unit_tests += tests/unit/model/test_again
 tests_unit_model_test_again_SOURCES = tests/unit/model/test_again.c
 tests_unit_model_test_again_CPPFLAGS = $(unit_cppflags)
 tests_unit_model_test_again_LDADD = $(vt_model) $(unit_libs)
+
+unit_tests += tests/unit/model/test_streams
+tests_unit_model_test_streams_SOURCES = tests/unit/model/test_streams.c
+tests_unit_model_test_streams_CPPFLAGS = $(unit_cppflags)
+tests_unit_model_test_streams_LDADD = $(vt_model) $(unit_libs)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints a model made by hand, to look at the writers: report_demo [--json] [--parts] [--colour]
- * [--ascii] [--blocks] [--sites] [--threads] [--columns=N] [NAME…]; --list names the models,
- * --codes prints every code of the JSON.
+ * Prints a model made by hand, to look at the writers: report_demo [--json] [--parts] [--pprof]
+ * [--speedscope] [--folded] [--colour] [--ascii] [--map] [--blocks] [--sites] [--threads]
+ * [--columns=N] [NAME…]; --list names the models, --codes prints every code of the JSON.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/profile/memory.h"
 #include "report/state_words.h"
 #include "report/writer.h"
 #include "unit/report/report_models.h"
@@ -65,10 +66,18 @@ int main(int argc, char **argv)
 			writer = vt_write_report_json;
 		else if (!strcmp(argv[i], "--parts"))
 			writer = report_write_parts;
+		else if (!strcmp(argv[i], "--pprof"))
+			writer = vt_write_report_pprof;
+		else if (!strcmp(argv[i], "--speedscope"))
+			writer = vt_write_report_speedscope;
+		else if (!strcmp(argv[i], "--folded"))
+			writer = vt_write_report_folded;
 		else if (!strcmp(argv[i], "--colour"))
 			options.colour = true;
 		else if (!strcmp(argv[i], "--ascii"))
 			options.ascii = true;
+		else if (!strcmp(argv[i], "--map"))
+			options.map = true;
 		else if (!strcmp(argv[i], "--blocks"))
 			options.all_blocks = true;
 		else if (!strcmp(argv[i], "--sites"))

@@ -27,7 +27,7 @@ def same_size(text, exact):
 
 def row(text, label):
     """Size and number of blocks of a row of the memory table."""
-    found = re.search(r"^ +%s +([0-9.]+ \w+)(?: +([0-9,]+))?(?= |$)" % re.escape(label), text, re.M)
+    found = re.search(r"^[ █▓▒░]+%s +([0-9.]+ \w+)(?: +([0-9,]+))?(?= |$)" % re.escape(label), text, re.M)
     assert found, label
     return found[1], int((found[2] or "0").replace(",", ""))
 

@@ -15,10 +15,11 @@
 #include <string.h>
 
 #include "report/diff/diff.h"
-#include "report/text/folded.h"
+#include "report/profile/memory.h"
 #include "report/diff/growth.h"
 #include "job/job.h"
 #include "report/json/load.h"
+#include "report/snapshot/snapshot.h"
 #include "report/writer.h"
 #include "unit/job/job_models.h"
 #include "unit/job/ras/ras_words.h"
@@ -66,20 +67,33 @@ void *__wrap_realloc(void *p, size_t size)
 	return fails() ? NULL : __real_realloc(p, size);
 }
 
-static char *read_all(FILE *file)
-{
-	long n = ftell(file);
-	char *text = __real_calloc((size_t)n + 1, 1);
+/* What a writer wrote; not all of them write text. */
+struct output {
+	char *data;
+	size_t n;
+};
 
+static struct output read_all(FILE *file)
+{
+	struct output output = { .n = (size_t)ftell(file) };
+
+	output.data = __real_calloc(output.n + 1, 1);
 	rewind(file);
-	assert_int_equal(fread(text, 1, (size_t)n, file), n);
-	return text;
+	assert_int_equal(fread(output.data, 1, output.n, file), output.n);
+	return output;
 }
 
-/* Prints the model with the allocation number nth failing; *text is what came out. */
-static bool print(const char *name, vt_write_fn *writer, long nth, char **text, bool *partial)
+static void assert_same(const struct output *a, const struct output *b)
 {
-	struct vt_writer_options options = { .colour = true };
+	assert_int_equal(a->n, b->n);
+	assert_memory_equal(a->data, b->data, a->n);
+}
+
+/* Prints the model with the allocation number nth failing; *output is what came out. */
+static bool print(const char *name, vt_write_fn *writer, long nth, struct output *output,
+		  bool *partial)
+{
+	struct vt_writer_options options = { .colour = true, .map = true };
 	struct vt_model model;
 	struct vt_error *err;
 	FILE *file = tmpfile();
@@ -97,7 +111,7 @@ static bool print(const char *name, vt_write_fn *writer, long nth, char **text, 
 	*partial = model.completeness != VT_COMPLETE || err;
 	assert_true(!err || err->code == VT_ERR_NOMEM);
 	vt_error_destroy(err);
-	*text = read_all(file);
+	*output = read_all(file);
 	fclose(file);
 	vt_model_deinit(&model);
 	return failed;
@@ -105,22 +119,22 @@ static bool print(const char *name, vt_write_fn *writer, long nth, char **text, 
 
 static void torture(const char *name, vt_write_fn *writer)
 {
-	char *whole, *text;
+	struct output whole, output;
 	bool partial;
 	long nth = 0;
 
 	assert_false(print(name, writer, -1, &whole, &partial));
 	assert_false(partial);
-	while (print(name, writer, nth, &text, &partial)) {
+	while (print(name, writer, nth, &output, &partial)) {
 		if (!partial)
-			assert_string_equal(text, whole);
-		free(text);
+			assert_same(&output, &whole);
+		free(output.data);
 		nth++;
 	}
-	assert_string_equal(text, whole);
+	assert_same(&output, &whole);
 	assert_true(nth > 10);
-	free(text);
-	free(whole);
+	free(output.data);
+	free(whole.data);
 }
 
 static void test_one_failure(void **state)
@@ -133,6 +147,7 @@ static void test_one_failure(void **state)
 	torture("recorded", vt_write_report_text);
 	torture("no-cuda", vt_write_report_text);
 	torture("deadlock", vt_write_report_text);
+	torture("recorded", vt_write_report_snapshot);
 	torture("debugged", report_write_parts);
 }
 
@@ -146,8 +161,8 @@ static void test_no_memory_from_then_on(void **state)
 }
 
 /*
- * Two saved reports are read, compared, followed and folded, with the allocation number nth
- * failing.
+ * Two saved reports are read, compared, followed and made into profiles, with the allocation number
+ * nth failing.
  */
 static bool compare(const char *json, size_t n, long nth)
 {
@@ -177,6 +192,10 @@ static bool compare(const char *json, size_t n, long nth)
 	}
 	if (!err)
 		err = vt_write_report_folded(&models[0], &options, file);
+	if (!err)
+		err = vt_write_report_speedscope(&models[0], &options, file);
+	if (!err)
+		err = vt_write_report_pprof(&models[0], &options, file);
 	vt_growth_init(&growth, VT_GROWTH_BY_SITE);
 	if (!err && (!vt_growth_add(&growth, &models[0]) || !vt_growth_add(&growth, &models[1])))
 		err = &vt_enomem;
@@ -242,7 +261,7 @@ static void test_saved_reports(void **state)
 }
 
 /* A saved job is read, accounted and printed, with the allocation number nth failing. */
-static bool merge(const char *json, size_t n, long nth, char **text, bool *partial)
+static bool merge(const char *json, size_t n, long nth, struct output *output, bool *partial)
 {
 	struct vt_writer_options options = { 0 };
 	FILE *file = tmpfile();
@@ -264,7 +283,7 @@ static bool merge(const char *json, size_t n, long nth, char **text, bool *parti
 	assert_true(!err || err->code == VT_ERR_NOMEM);
 	*partial = err || job.failed;
 	vt_error_destroy(err);
-	*text = read_all(file);
+	*output = read_all(file);
 	fclose(file);
 	vt_job_deinit(&job);
 	return failed;
@@ -328,7 +347,8 @@ static void test_job_without_memory(void **state)
 		struct job_model what = {
 			.hang = hangs[i], .ranks = 4, .workers = 2, .culprit = 1
 		};
-		char *json = NULL, *whole, *text;
+		struct output whole, output;
+		char *json = NULL;
 		struct vt_job job;
 		bool partial;
 		size_t n = 0;
@@ -345,14 +365,14 @@ static void test_job_without_memory(void **state)
 		for_good = i % 2;
 		assert_false(merge(json, n, -1, &whole, &partial));
 		assert_false(partial);
-		for (; merge(json, n, nth, &text, &partial); nth++) {
+		for (; merge(json, n, nth, &output, &partial); nth++) {
 			if (!partial)
-				assert_string_equal(text, whole);
-			free(text);
+				assert_same(&output, &whole);
+			free(output.data);
 		}
 		assert_true(nth > 30);
-		free(text);
-		free(whole);
+		free(output.data);
+		free(whole.data);
 		free(json);
 	}
 }

@@ -9,6 +9,11 @@ tests_unit_target_test_grace_SOURCES = tests/unit/target/test_grace.c
 tests_unit_target_test_grace_CPPFLAGS = $(unit_cppflags)
 tests_unit_target_test_grace_LDADD = $(vt_target) $(unit_libs)
 
+unit_tests += tests/unit/target/test_in_root
+tests_unit_target_test_in_root_SOURCES = tests/unit/target/test_in_root.c
+tests_unit_target_test_in_root_CPPFLAGS = $(unit_cppflags)
+tests_unit_target_test_in_root_LDADD = $(vt_target) $(unit_libs)
+
 unit_tests += tests/unit/target/test_live
 tests_unit_target_test_live_SOURCES = tests/unit/target/test_live.c
 tests_unit_target_test_live_CPPFLAGS = $(unit_cppflags)

@@ -25,6 +25,8 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -109,6 +111,30 @@ static void *in_epoll_pwait(void *arg)
 	int fd = epoll_create1(0);
 
 	LOOP(arg, check(syscall(SYS_epoll_pwait, fd, &event, 1, 2, NULL, 8), 0));
+}
+
+/* With a mask that lets no signal through. */
+static void *in_epoll_pwait_masked(void *arg)
+{
+	struct epoll_event event;
+	int fd = epoll_create1(0);
+	sigset_t mask;
+
+	sigfillset(&mask);
+	LOOP(arg, check(epoll_pwait(fd, &event, 1, 2, &mask), 0));
+}
+
+/* With one that lets SIGUSR1 through, which is blocked otherwise: the caller relies on EINTR. */
+static void *in_epoll_pwait_for_a_signal(void *arg)
+{
+	struct epoll_event event;
+	int fd = epoll_create1(0);
+	sigset_t mask, usual;
+
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &mask, &usual);
+	LOOP(arg, check(epoll_pwait(fd, &event, 1, -1, &usual), 0));
 }
 
 /* Woken by an event only. */
@@ -424,11 +450,10 @@ static void assert_all_stopped(const struct vt_session *session, size_t n)
 }
 
 static const body_fn all_kinds[] = {
-	in_epoll_wait, in_epoll_pwait,  in_epoll_wait_for_ever,
-	waking,        in_nanosleep,    in_clock_nanosleep,
-	in_futex,      in_recv,         in_socket_read,
-	in_semtimedop, in_sigtimedwait, in_poll,
-	spinning,
+	in_epoll_wait, in_epoll_pwait, in_epoll_pwait_masked, in_epoll_wait_for_ever,
+	waking,        in_nanosleep,   in_clock_nanosleep,    in_futex,
+	in_recv,       in_socket_read, in_semtimedop,         in_sigtimedwait,
+	in_poll,       spinning,
 };
 #define N_KINDS (int)(sizeof(all_kinds) / sizeof(all_kinds[0]))
 
@@ -540,6 +565,140 @@ static void real_eintr_stays(void **state)
 		assert_int_equal(atomic_load(&shared->signals[SIGUSR1]), round + 1);
 		assert_int_equal(atomic_load(&shared->eintr), round + 1);
 		wait_for_state(pid, tid, 'S');
+	}
+	kill_target(pid);
+}
+
+static void keep_processor_0(void)
+{
+	cpu_set_t set;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+	for (;;)
+		;
+}
+
+static void tool_that_ends(pid_t pid)
+{
+	struct vt_session session;
+
+	vt_error_destroy(vt_session_stop_all(&session, pid, NULL, VT_NS_PER_MS));
+	vt_session_deinit(&session);
+	_exit(0);
+}
+
+static void on_interrupt(int signo)
+{
+	(void)signo;
+	vt_session_emergency_release();
+	_exit(0);
+}
+
+static void tool_that_is_interrupted(pid_t pid)
+{
+	struct vt_session session;
+
+	signal(SIGTERM, on_interrupt);
+	kill(getppid(), SIGUSR2);
+	vt_error_destroy(vt_session_stop_all(&session, pid, NULL, DEADLINE_NS));
+	for (;;)
+		pause();
+}
+
+/*
+ * Threads that get hardly any processor stop late, when the session is over: what they wait in must
+ * not end with EINTR then, even if the tool ends at once.
+ */
+static void use_on_late_threads(void (*tool)(pid_t pid), bool interrupt)
+{
+	static const body_fn bodies[] = { in_epoll_wait_for_ever, in_epoll_wait_for_ever };
+	pid_t pid = start(bodies, 2), busy = fork();
+	sigset_t ready;
+	cpu_set_t set;
+
+	if (busy == 0)
+		keep_processor_0();
+	sigemptyset(&ready);
+	sigaddset(&ready, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &ready, NULL);
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	for (int i = 0; i < 2; i++) {
+		pid_t tid = atomic_load(&shared->tids[i]);
+
+		wait_for_state(pid, tid, 'S');
+		assert_int_equal(sched_setaffinity(tid, sizeof(set), &set), 0);
+		/* SCHED_IDLE would wait longer than vramtap does (2 s) at a load of 30. */
+		assert_int_equal(setpriority(PRIO_PROCESS, (id_t)tid, 19), 0);
+	}
+	for (int round = 0; round < 20; round++) {
+		pid_t child = fork();
+
+		if (child == 0)
+			tool(pid);
+		if (interrupt) {
+			assert_int_equal(sigwaitinfo(&ready, NULL), SIGUSR2);
+			usleep((useconds_t)round * 100);
+			kill(child, SIGTERM);
+		}
+		assert_int_equal(waitpid(child, NULL, 0), child);
+		for (int i = 0; i < 2; i++)
+			wait_for_state(pid, atomic_load(&shared->tids[i]), 'S');
+	}
+	sigprocmask(SIG_UNBLOCK, &ready, NULL);
+	assert_int_equal(atomic_load(&shared->eintr), 0);
+	kill(busy, SIGKILL);
+	assert_int_equal(waitpid(busy, NULL, 0), busy);
+	kill_target(pid);
+}
+
+static void late_threads_see_no_eintr(void **state)
+{
+	(void)state;
+	use_on_late_threads(tool_that_ends, false);
+}
+
+static void late_threads_see_no_eintr_of_an_interrupted_tool(void **state)
+{
+	(void)state;
+	use_on_late_threads(tool_that_is_interrupted, true);
+}
+
+/*
+ * Each signal ends the call of a thread that lets it through only there, whenever it meets a stop
+ * or the restart after it, and nothing else does.
+ */
+static void signal_with_a_mask_is_seen(void **state)
+{
+	static const body_fn bodies[] = { in_epoll_pwait_for_a_signal };
+	pid_t pid = start(bodies, 1);
+	int tid = atomic_load(&shared->tids[0]);
+	(void)state;
+
+	for (int round = 0; round < 300; round++) {
+		pid_t sender;
+
+		wait_for_state(pid, tid, 'S');
+		sender = fork();
+		if (sender == 0) {
+			usleep((useconds_t)(round % 30) * 10);
+			syscall(SYS_tgkill, pid, tid, SIGUSR1);
+			_exit(0);
+		}
+		for (int i = 0; i < 3; i++) {
+			struct vt_session session;
+
+			stop(&session, pid, NULL);
+			vt_session_deinit(&session);
+		}
+		assert_int_equal(waitpid(sender, NULL, 0), sender);
+		for (int i = 0; i < 20000 && atomic_load(&shared->eintr) <= round; i++)
+			usleep(500);
+		assert_int_equal(atomic_load(&shared->signals[SIGUSR1]), round + 1);
+		assert_int_equal(atomic_load(&shared->eintr), round + 1);
 	}
 	kill_target(pid);
 }
@@ -834,6 +993,66 @@ static void killed_tracer_leaves_no_trace(void **state)
 	assert_int_equal(atomic_load(&shared->wrong), 0);
 	for (int i = 0; i < N_KINDS; i++)
 		assert_int_not_equal(state_of(pid, atomic_load(&shared->tids[i])), 't');
+	finish(pid);
+}
+
+static bool has_signal_in_hand(const struct vt_session *session)
+{
+	for (size_t i = 0; i < session->threads.n; i++) {
+		const struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->stopped && !thread->trapped && !thread->was_group_stopped)
+			return true;
+	}
+	return false;
+}
+
+/* Something of the tracer's ends (SIGCHLD), and then the tracer. */
+static void die_with_a_signal_in_hand(pid_t pid, void *arg)
+{
+	struct vt_session session;
+	(void)arg;
+
+	for (;;) {
+		succeed(vt_session_stop_all(&session, pid, NULL, DEADLINE_NS));
+		if (has_signal_in_hand(&session)) {
+			raise(SIGCHLD);
+			raise(SIGKILL);
+		}
+		vt_session_deinit(&session);
+	}
+}
+
+/* A signal that a thread is stopped with is delivered, although the tracer has waited for any. */
+static void signal_in_hand_outlives_the_tracer(void **state)
+{
+	pid_t pid = start(all_kinds, N_KINDS), sender = fork();
+	(void)state;
+
+	assert_true(sender >= 0);
+	if (sender == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int i = 0; !atomic_load(&shared->let_vfork_end); i++) {
+			int tid = atomic_load(&shared->tids[i % N_KINDS]);
+
+			if (!syscall(SYS_tgkill, pid, tid, SIGRTMIN + 1))
+				atomic_fetch_add(&shared->children, 1);
+			usleep(20);
+		}
+		_exit(0);
+	}
+	for (int round = 0; round < 30; round++) {
+		pid_t tracer = start_tracer(die_with_a_signal_in_hand, pid, NULL);
+		int status;
+
+		assert_int_equal(waitpid(tracer, &status, 0), tracer);
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	}
+	atomic_store(&shared->let_vfork_end, 1);
+	assert_int_equal(waitpid(sender, NULL, 0), sender);
+	assert_all_go_on(N_KINDS);
+	assert_int_equal(atomic_load(&shared->signals[SIGRTMIN + 1]),
+			 atomic_load(&shared->children));
 	finish(pid);
 }
 
@@ -1158,6 +1377,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(all_threads_stop),
 		cmocka_unit_test(nobody_sees_eintr),
 		cmocka_unit_test(real_eintr_stays),
+		cmocka_unit_test(late_threads_see_no_eintr),
+		cmocka_unit_test(late_threads_see_no_eintr_of_an_interrupted_tool),
+		cmocka_unit_test(signal_with_a_mask_is_seen),
 		cmocka_unit_test(no_signal_is_lost),
 		cmocka_unit_test(stopped_process_stays_stopped),
 		cmocka_unit_test(stop_and_continue_signals_while_held),
@@ -1167,6 +1389,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(late_threads_go_on),
 		cmocka_unit_test(thread_storm),
 		cmocka_unit_test(killed_tracer_leaves_no_trace),
+		cmocka_unit_test(signal_in_hand_outlives_the_tracer),
 		cmocka_unit_test(emergency_release_works),
 		cmocka_unit_test(killed_target_is_given_back),
 		cmocka_unit_test(refusals),

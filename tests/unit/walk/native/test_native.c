@@ -324,6 +324,36 @@ static const char *fake_walk(struct fake *fake, uint64_t pc, uint64_t sp, uint64
 	return fake->result.why;
 }
 
+/* In a hurry no file is opened; that is made up for later. */
+static void test_hurry(void **state)
+{
+	struct vt_native_stack stack = { 0 };
+	struct vt_regs regs;
+	struct self self;
+	ucontext_t uc;
+
+	(void)state;
+	self_init(&self);
+	getcontext(&uc);
+	regs = regs_of(&uc);
+	vt_unwinder_hurry(self.unwinder, true);
+	assert_null(vt_unwinder_walk(self.unwinder, getpid(), &regs, &stack));
+	assert_false(stack.complete);
+	assert_non_null(strstr(stack.why, "was not opened so far"));
+	for (size_t i = 0; i < self.modules.modules.n; i++)
+		assert_false(self.modules.modules.data[i].opened);
+	vt_native_stack_deinit(&stack);
+	for (int i = 0; i < 2; i++) {
+		vt_unwinder_hurry(self.unwinder, i == 1);
+		memset(&stack, 0, sizeof(stack));
+		assert_null(vt_unwinder_walk(self.unwinder, getpid(), &regs, &stack));
+		assert_string_equal(stack.why, "");
+		assert_true(stack.complete);
+		vt_native_stack_deinit(&stack);
+	}
+	self_deinit(&self);
+}
+
 static void test_frame_records(void **state)
 {
 	struct fake *fake = fake_create();
@@ -982,6 +1012,7 @@ int main(void)
 		cmocka_unit_test(test_own_stack),
 		cmocka_unit_test(test_own_handler),
 		cmocka_unit_test(test_deep_recursion),
+		cmocka_unit_test(test_hurry),
 		cmocka_unit_test(test_frame_records),
 		cmocka_unit_test(test_bad_call),
 		cmocka_unit_test(test_unknown_registers),

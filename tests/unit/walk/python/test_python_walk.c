@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "unit/walk/python/python_image.h"
+#include "walk/python/internal.h"
 #include "walk/python/pages.h"
 #include "walk/python/value.h"
 
@@ -1031,6 +1032,36 @@ static void test_pages(void **state)
 	free(pages);
 }
 
+/* Of a stripped program only its pointers tell where _PyRuntime is, whatever they end in. */
+TEST_EACH_LAYOUT(a_runtime_without_symbols)
+{
+	uint64_t start = (uintptr_t)image->base, end = start + image->size;
+	struct vt_map_entry entry = {
+		.start = start, .end = end, .flags = VT_MAP_READ | VT_MAP_WRITE, .path = "/a"
+	};
+	struct vt_maps maps = { .entries = { .data = &entry, .n = 1 } };
+	struct vt_modules modules = { .maps = &maps };
+	struct vt_module module = { .start = start, .end = end };
+	uint64_t head = image->runtime + image->layout->at[VT_PY_RUNTIME_INTERPRETERS];
+
+	(void)py;
+	for (size_t last = 0; last < 256; last += 16) {
+		image->used = (image->used + 255) / 256 * 256 + last;
+
+		uint64_t interpreter = python_image_alloc(image, 16384);
+		uint64_t interpreters[] = { interpreter, interpreter, 1 };
+
+		python_image_put_u64(image, interpreter, VT_PY_INTERP_THREADS,
+				     python_image_add_thread(image, interpreter, 0));
+		memcpy((void *)(uintptr_t)head, interpreters, sizeof(interpreters));
+		/* Other places have such pointers, too, but not the count behind them. */
+		memcpy((void *)(uintptr_t)(image->types[VT_PYTHON_CODE] + 128), interpreters,
+		       sizeof(interpreters) - sizeof(interpreters[0]));
+		assert_int_equal(vt_py_scan_runtime(&modules, &module, &image->src, image->layout),
+				 image->runtime);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1060,6 +1091,7 @@ int main(void)
 		cmocka_unit_test(test_strings),
 		cmocka_unit_test(test_legacy_strings),
 		cmocka_unit_test(test_long_strings),
+		cmocka_unit_test(test_a_runtime_without_symbols),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -541,6 +541,35 @@ static void noise(void **state)
 	}
 }
 
+/* Each segment whose backtrace is missing is counted, and takes none of a block's away. */
+static void test_segments(void **state)
+{
+	static const struct place none = { 0 };
+	struct vt_torch_layout narrow = layout_2_11;
+	struct fixture f;
+
+	(void)state;
+	for (int fits = 0; fits < 2; fits++) {
+		fixture_init(&f, false);
+		narrow.block.size_of = fits ? 168 : 144; /* no room for a second context */
+		f.target.layout = &narrow;
+		f.target.segments = true;
+		for (size_t i = 0; i < 4; i++)
+			f.blocks[i].flags |= VT_BLOCK_SEGMENT_START;
+		word(f.blocks[0].object + 144)[0] = add_context(&f, &none, 0, native_b, 2);
+		word(f.blocks[1].object + 144)[0] = f.counter; /* no context */
+		f.blocks[3].object = 8;                        /* not readable */
+		f.blocks[3].context = 0;
+		read_all(&f);
+		assert_int_equal(f.history.n[VT_HISTORY_READ], 23);
+		assert_int_equal(f.history.n_segments[VT_HISTORY_READ], fits);
+		assert_int_equal(f.history.n_segments[VT_HISTORY_FOREIGN], fits);
+		assert_int_equal(f.history.n_segments[VT_HISTORY_INVALID], fits);
+		assert_int_equal(f.history.n_segments[VT_HISTORY_SKIPPED], fits ? 0 : 4);
+		fixture_deinit(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -548,7 +577,7 @@ int main(void)
 		cmocka_unit_test(another_layout), cmocka_unit_test(unknown),
 		cmocka_unit_test(bounds),         cmocka_unit_test(at_the_edge),
 		cmocka_unit_test(changing),       cmocka_unit_test(half_made),
-		cmocka_unit_test(noise),
+		cmocka_unit_test(noise),          cmocka_unit_test(test_segments),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -589,9 +589,7 @@ void image_add_segment(struct image *image, int pool_index, uint64_t addr, uint6
 			.pool = pool_index,
 			.rec = { .addr = addr,
 				 .size = specs[i].size,
-				 .requested = specs[i].state == VT_BLOCK_ALLOCATED ?
-						      specs[i].requested :
-						      0,
+				 .requested = unmapped ? 0 : specs[i].requested,
 				 .stream = stream,
 				 .object = object,
 				 .device = (int16_t)pool->device,

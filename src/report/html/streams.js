@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which streams have unfinished work: a row for each that may have; the idle ones as a count, as in the text report. */
+{
+	const known = (value) => value !== null && value !== undefined;
+
+	const nameOf = (s) => (s.kind === "default" ? "default stream" : s.kind === "pool" ? "PyTorch stream " + s.number + (s.nccl ? ", NCCL's" : "") +
+		(s.priority ? ", priority " + s.priority : "") : s.handle === "0x2" ? "threads' default streams" : "another stream");
+
+	const STATES = { unknown: "not asked", idle: "idle", busy: "busy both times", "busy-once": "busy", capturing: "captures a CUDA graph" };
+
+	const stateOf = (s) => (known(s.error) ? "CUDA error " + s.error : s.state === "moving" ? (s.looks[0] === "busy" ? "busy, then idle" :
+		"idle, then busy") : STATES[s.state] || s.state);
+
+	const isShown = (s) => s.state !== "idle" && (s.state !== "unknown" || known(s.error) || s.kind === "external");
+
+	/* Why it was not asked at that moment. */
+	const WHY = {
+		"in-driver": "a thread was, or may have been, inside the CUDA driver at each try",
+		"not-stopped": "not all threads could be stopped at once",
+		late: "the CUDA driver did not answer within 5 ms",
+		refused: "the CUDA driver cannot be asked without harm",
+		"no-helper": "vramtap's thread in the process had ended",
+	};
+
+	const whyNot = (looks) => {
+		const [first, second] = looks.map((look) => WHY[look.state]);
+
+		return !first && !second ? null : first === second ? `They could not be asked: ${first}.` : first && second ?
+			`They could not be asked: ${first}; later ${second}.` : `They could not be asked ${first ? "the first" : "a second"} time: ${first || second}.`;
+	};
+
+	const table = (streams) => vt.table([
+		{ title: "GPU", number: true, value: (s) => s.device },
+		{ title: "Stream", value: nameOf },
+		{ title: "State", value: stateOf, cell: (s) => vt.el("span", { class: known(s.error) ? "alarm" : null }, stateOf(s)) },
+		{ title: "Handle", value: (s) => (["0x0", "0x2"].includes(s.handle) ? "" : s.handle) },
+		{ title: "In use", number: true, value: (s) => s.bytes, cell: (s) => (s.bytes ? vt.bytes(s.bytes) : "") },
+	], streams, { caption: "Streams that have, or may have, unfinished work" }).element;
+
+	vt.view({
+		id: "streams",
+		title: "Streams",
+		wanted: ({ json }) => Boolean(json.streams),
+		render: (section, { json }) => {
+			const { streams, looks, apart_ms: apart, pools_known: poolsKnown } = json.streams;
+			const shown = streams.filter(isShown), idle = streams.filter((s) => s.state === "idle").length;
+
+			vt.append(section, [
+				known(apart) ? vt.el("p", { class: "note" }, "Asked twice, " + vt.milliseconds(apart) + " apart." +
+					(streams.some((s) => s.state === "busy") ? " Busy both times: the work that was unfinished need not be the same." : "")) : null,
+				shown.length ? table(shown) : null,
+				!idle ? null : vt.el("p", null, shown.length ? vt.count(idle) + (idle === 1 ? " other is idle" : " others are idle") :
+					idle === 1 ? "The one stream that can be asked is idle" : `All ${vt.count(idle)} streams that can be asked are idle`),
+				whyNot(looks) ? vt.el("p", { class: "note" }, whyNot(looks)) : null,
+				vt.el("p", { class: "note" }, poolsKnown ? "Streams that programs and other libraries make are not known." :
+					"Others are not known, nor are PyTorch's: its libc10_cuda.so has no symbol table."),
+			]);
+		},
+	});
+}

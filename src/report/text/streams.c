@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which streams have unfinished work: a line for each that may have; the idle ones as a count. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/format.h"
+#include "report/text/text.h"
+
+#define MAX_SHOWN 12
+enum {
+	NAME_COLUMN = 9,
+	NAME_COLUMNS = 25,
+	STATE_COLUMN = NAME_COLUMN + NAME_COLUMNS + 1,
+	STATE_COLUMNS = 21,
+	HANDLE_COLUMN = STATE_COLUMN + STATE_COLUMNS + 1,
+	BYTES_COLUMN = HANDLE_COLUMN + 15, /* in 80 columns there is room for the size alone */
+};
+
+void vt_text_stream_name(struct vt_str *text, const struct vt_model_stream *stream)
+{
+	switch (stream->kind) {
+	case VT_STREAM_IS_DEFAULT:
+		vt_str_add(text, "default stream");
+		return;
+	case VT_STREAM_IS_POOL:
+		vt_str_addf(text, "PyTorch stream %u", stream->number);
+		if (stream->nccl)
+			vt_str_add(text, ", NCCL's");
+		else if (stream->priority)
+			vt_str_addf(text, ", priority %d", stream->priority);
+		return;
+	default:
+		vt_str_add(text,
+			   stream->handle == 2 ? "threads' default streams" : "another stream");
+	}
+}
+
+void vt_text_stream_doing(struct vt_str *text, const struct vt_model_stream *stream)
+{
+	static const char *const words[VT_N_STREAM_STATES] = {
+		[VT_STREAM_UNKNOWN_STATE] = "not asked",
+		[VT_STREAM_IDLE_STATE] = "idle",
+		[VT_STREAM_BUSY_STATE] = "busy both times",
+		[VT_STREAM_BUSY_ONCE_STATE] = "busy",
+		[VT_STREAM_CAPTURING_STATE] = "captures a CUDA graph",
+	};
+
+	if (stream->error)
+		vt_str_addf(text, "CUDA error %d", stream->error);
+	else if (stream->state == VT_STREAM_MOVING_STATE)
+		vt_str_add(text, stream->doing[0] == VT_STREAM_DOES_BUSY ? "busy, then idle" :
+									   "idle, then busy");
+	else
+		vt_str_add(text, words[stream->state]);
+}
+
+static void print_stream(struct vt_line *line, const struct vt_model_stream *stream, bool names_gpu)
+{
+	struct vt_str name = { 0 }, doing = { 0 };
+	bool busy = stream->state == VT_STREAM_BUSY_STATE ||
+		    stream->state == VT_STREAM_BUSY_ONCE_STATE;
+	char size[VT_NUM_MAX];
+
+	vt_text_stream_name(&name, stream);
+	vt_text_stream_doing(&doing, stream);
+	vt_line_pad(line, 2);
+	if (names_gpu)
+		vt_line_addf(line, VT_PLAIN, "GPU %d", stream->device);
+	vt_line_pad(line, NAME_COLUMN);
+	vt_line_cell(line, VT_PLAIN, vt_str_get(&name), NAME_COLUMNS, VT_CUT_END);
+	vt_line_pad(line, STATE_COLUMN);
+	vt_line_cell(line,
+		     stream->error ? VT_ALARM :
+		     busy          ? VT_WARN :
+				     VT_PLAIN,
+		     vt_str_get(&doing), STATE_COLUMNS, VT_CUT_END);
+	if (stream->handle > 2) {
+		vt_line_pad(line, HANDLE_COLUMN);
+		vt_line_addf(line, VT_DIM, "0x%" PRIx64, stream->handle);
+	}
+	if (stream->bytes) {
+		vt_format_size(size, stream->bytes);
+		vt_line_pad(line, BYTES_COLUMN);
+		vt_line_addf(line, VT_DIM, vt_line_room(line) < 16 ? "%s" : "%s in use", size);
+	}
+	vt_line_end(line);
+	line->buf.failed |= name.failed || doing.failed;
+	vt_str_deinit(&name);
+	vt_str_deinit(&doing);
+}
+
+/* Why it was not asked at that moment; NULL: it was. */
+static const char *why_not(const struct vt_model_streams_look *look)
+{
+	static const char *const words[VT_N_STREAMS_LOOKS] = {
+		[VT_STREAMS_IN_DRIVER] =
+			"a thread was, or may have been, inside the CUDA driver at each try",
+		[VT_STREAMS_NOT_STOPPED] = "not all threads could be stopped at once",
+		[VT_STREAMS_LATE] = "the CUDA driver did not answer within 5 ms",
+		[VT_STREAMS_REFUSED] = "the CUDA driver cannot be asked without harm",
+		[VT_STREAMS_NO_HELPER] = "vramtap's thread in the process had ended",
+	};
+
+	return words[look->look];
+}
+
+static void print_why(struct vt_line *line, const struct vt_model_streams *streams)
+{
+	const char *first = why_not(&streams->looks[0]), *second = why_not(&streams->looks[1]);
+	char text[192];
+
+	if (!first && !second)
+		return;
+	if (first == second)
+		snprintf(text, sizeof(text), "They could not be asked: %s.", first);
+	else
+		snprintf(text, sizeof(text), "They could not be asked %s: %s%s%s.",
+			 first && second ? "" :
+			 first           ? "the first time" :
+					   "a second time",
+			 first ? first : second, first && second ? "; later " : "",
+			 first && second ? second : "");
+	vt_line_pad(line, 2);
+	vt_line_wrap(line, VT_DIM, text, 2, 3);
+}
+
+/* Streams that have, or may have, unfinished work are shown by name. */
+static bool is_shown(const struct vt_model_stream *stream)
+{
+	return stream->state != VT_STREAM_IDLE_STATE &&
+	       (stream->state != VT_STREAM_UNKNOWN_STATE || stream->error ||
+		stream->kind == VT_STREAM_IS_EXTERNAL);
+}
+
+static void print_rest(struct vt_line *line, const struct vt_model *model, size_t shown,
+		       size_t more)
+{
+	size_t idle = vt_model_streams_count(model, VT_STREAM_IDLE_STATE);
+	char number[VT_NUM_MAX];
+
+	if (more) {
+		vt_line_pad(line, 2);
+		vt_line_addf(line, VT_DIM, "%s more in the JSON report",
+			     vt_format_count(number, more));
+		vt_line_end(line);
+	}
+	if (!idle)
+		return;
+	vt_line_pad(line, 2);
+	if (shown)
+		vt_line_addf(line, VT_PLAIN, "%s other%s idle", vt_format_count(number, idle),
+			     idle == 1 ? " is" : "s are");
+	else if (idle == 1)
+		vt_line_add(line, VT_PLAIN, "The one stream that can be asked is idle");
+	else
+		vt_line_addf(line, VT_PLAIN, "All %s streams that can be asked are idle",
+			     vt_format_count(number, idle));
+	vt_line_end(line);
+}
+
+/* The moments are a few milliseconds apart: the second work may have been given in between. */
+static void print_busy(struct vt_line *line, const struct vt_model *model)
+{
+	if (!vt_model_streams_count(model, VT_STREAM_BUSY_STATE))
+		return;
+	vt_line_pad(line, 2);
+	vt_line_wrap(line, VT_DIM,
+		     "Busy both times: the work that was unfinished need not be the same.", 2, 2);
+}
+
+/* Whoever makes a stream has its handle: that of all there are none is busy is never known. */
+static void print_limits(struct vt_line *line, const struct vt_model_streams *streams)
+{
+	vt_line_pad(line, 2);
+	vt_line_wrap(line, VT_DIM,
+		     streams->pool_unknown ?
+			     "Others are not known, nor are PyTorch's: its libc10_cuda.so has no "
+			     "symbol table." :
+			     "Streams that programs and other libraries make are not known.",
+		     2, 2);
+}
+
+static bool are_all_idle(const struct vt_model_streams *streams)
+{
+	for (size_t i = 0; i < streams->list.n; i++)
+		if (is_shown(&streams->list.data[i]))
+			return false;
+	return streams->apart_ns && !streams->pool_unknown;
+}
+
+void vt_text_streams(struct vt_line *line, const struct vt_model *model)
+{
+	const struct vt_model_streams *streams = &model->streams;
+	size_t shown = 0, more = 0, idle = vt_model_streams_count(model, VT_STREAM_IDLE_STATE);
+	char hint[96] = "", number[VT_NUM_MAX];
+	int device = -1;
+
+	if (!streams->wanted)
+		return;
+	if (streams->apart_ns)
+		snprintf(hint, sizeof(hint), "asked twice, %s apart",
+			 vt_format_ms(number, (double)streams->apart_ns / 1e6));
+	if (idle && are_all_idle(streams)) {
+		vt_text_title(line, hint, "Streams   %s%s that can be asked %s idle",
+			      idle > 1 ? "all " : "the one",
+			      idle > 1 ? vt_format_count(number, idle) : "",
+			      idle > 1 ? "are" : "is");
+		return;
+	}
+	vt_text_title(line, *hint ? hint : NULL, "Streams");
+	for (size_t i = 0; i < streams->list.n; i++) {
+		const struct vt_model_stream *stream = &streams->list.data[i];
+
+		if (!is_shown(stream))
+			continue;
+		if (shown == MAX_SHOWN) {
+			more++;
+			continue;
+		}
+		print_stream(line, stream, stream->device != device);
+		device = stream->device;
+		shown++;
+	}
+	print_rest(line, model, shown, more);
+	print_busy(line, model);
+	print_why(line, streams);
+	print_limits(line, streams);
+}
