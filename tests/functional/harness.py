@@ -251,6 +251,27 @@ def proc_state(pid):
     return proc_stat(pid)[0]
 
 
+def threads_held(pid):
+    """How many threads of it stand still for a tracer."""
+    held = 0
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):  # that one has ended
+            held += proc_state(f"{pid}/task/{tid}") == "t"
+    return held
+
+
+def stop_tool(tool, pid):
+    """At a moment at which it holds no thread of the process: that one would stand still as long as the tool does."""
+    while True:
+        tool.send_signal(signal.SIGSTOP)
+        wait_until(lambda: proc_state(tool.pid) in "TZ", 60, "the tool is stopped")
+        time.sleep(0.02)
+        if not threads_held(pid):
+            return
+        tool.send_signal(signal.SIGCONT)
+        time.sleep(0.002)
+
+
 def thread_count(pid):
     return len(os.listdir(f"/proc/{pid}/task"))
 

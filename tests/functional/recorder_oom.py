@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Out-of-memory errors: the personality routine with all kinds of exceptions, and vramtap watch --on-oom with real PyTorch."""
 import contextlib
-import glob
 import json
 import os
 import re
@@ -13,7 +12,7 @@ import sys
 import time
 
 from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, VRAMTAP, Skip, check, check_schema, compile_c,
-                     diag_codes, equal, main, proc_state, report_json, scratch, target, vramtap, wait_until)
+                     diag_codes, equal, main, proc_state, report_json, scratch, stop_tool, target, vramtap, wait_until)
 from nursery import Nursed
 from report_torch import Driver, versions
 
@@ -452,27 +451,6 @@ def test_killed_watcher():
         equal(job.ask("fail 600")["type"], "torch.OutOfMemoryError", "afterwards")
 
 
-def is_held(pid):
-    """A thread of it stands still for a tracer."""
-    states = set()
-    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
-        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-            states.add(file.read().rpartition(")")[2].split()[0])
-    return "t" in states
-
-
-def stop(watch, pid):
-    """At a moment at which it has no thread of the job stopped: that one would stand still as long as the watcher does."""
-    while True:
-        watch.proc.send_signal(signal.SIGSTOP)
-        wait_until(lambda: proc_state(watch.proc.pid) == "T", 60, "the watcher is stopped")
-        time.sleep(0.02)
-        if not is_held(pid):
-            return
-        watch.proc.send_signal(signal.SIGCONT)
-        time.sleep(0.002)
-
-
 def test_killed_meanwhile():
     """Killed, or stopped, at any time while it deals with an event."""
     with Failing() as job:
@@ -484,7 +462,7 @@ def test_killed_meanwhile():
                 if i % 2:
                     watch.proc.kill()
                 else:
-                    stop(watch, job.pid)
+                    stop_tool(watch.proc, job.pid)
                 result = job.answer()
                 equal(result["type"], "torch.OutOfMemoryError", "the exception")
                 check(result["ms"] < 2500, "how long the job was kept", result)

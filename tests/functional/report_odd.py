@@ -13,7 +13,7 @@ import time
 
 import report_torch
 from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, VRAMTAP, Skip, check, compile_c, equal, main, proc_state, report,
-                     report_json, target, thread_count, wait_until)
+                     report_json, target, thread_count, threads_held, wait_until)
 from report_hostile import fake_libcuda
 
 # Every target prints READY, then what it has to say: a line "wrong ..." for what it would not have seen without us. For each
@@ -784,14 +784,6 @@ def test_child_that_inherited_the_allocator():
             os.kill(child, signal.SIGKILL)
 
 
-def frozen_threads(pid):
-    frozen = 0
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/stat", encoding="utf-8", errors="replace") as stat:
-            frozen += stat.read().rpartition(")")[2].split()[0] == "t"
-    return frozen
-
-
 def test_suspended_tool_holds_nothing():
     """Ctrl-Z, or output to a terminal that belongs to another job."""
     with Odd(MANY, "800") as odd:
@@ -802,8 +794,8 @@ def test_suspended_tool_holds_nothing():
                 time.sleep(0.005 * i)
                 tool.send_signal(signal.SIGTSTP)
                 wait_until(lambda tool=tool: tool.poll() is not None or proc_state(tool.pid) in "TZ", 10, "suspended or ended")
-                check(frozen_threads(odd.pid) == 0, "threads of the target stand still while the tool is suspended",
-                      frozen_threads(odd.pid))
+                check(threads_held(odd.pid) == 0, "threads of the target stand still while the tool is suspended",
+                      threads_held(odd.pid))
             finally:
                 tool.send_signal(signal.SIGCONT)
                 tool.wait(timeout=10)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which streams have unfinished work, against PyTorch's own handles; and that the question spoils no capture, waits for nobody and
 costs the rest of a report nothing. tests/gpu/streams.py does it on a real GPU."""
+import contextlib
 import json
 import os
 import re
@@ -11,8 +12,8 @@ import subprocess
 import time
 
 import nursery
-from harness import (CACHE, COMPLETE, PARTIAL, QUICK, RUN_SIM, Job, Skip, check, check_schema, equal, main, proc_state, report, report_json, scratch, target,
-                     wait_until)
+from harness import (CACHE, COMPLETE, PARTIAL, QUICK, RUN_SIM, VRAMTAP, Job, Skip, check, check_schema, equal, main, proc_state, report, report_json,
+                     scratch, stop_tool, target, wait_until)
 from report_torch import usual_versions, versions
 
 SECOND = 1785000000  # cycles of torch.cuda._sleep() on the simulated device
@@ -222,10 +223,7 @@ def test_streams_late_report():
     """vramtap was long away, and the helper has ended: it is said so, and nothing is stopped for it."""
     with Program() as program, tool(program.pid, "--json", "-") as vramtap:
         wait_until(lambda: program.counts()[0] >= 6, 5, "the first answer")
-        vramtap.send_signal(signal.SIGSTOP)
-        while proc_state(program.pid) == "t":  # it holds the process just now, which would stay so
-            vramtap.send_signal(signal.SIGCONT)
-            vramtap.send_signal(signal.SIGSTOP)
+        stop_tool(vramtap, program.pid)
         wait_until(lambda: not helper_is_there(program.pid), 20, "the helper has ended")
         vramtap.send_signal(signal.SIGCONT)
         look = json.loads(vramtap.stdout.read())["streams"]["looks"][1]
@@ -372,9 +370,15 @@ def test_streams_interrupted_vramtap():
     check(max(later) <= 1, "questions afterwards", later)
 
 
+@contextlib.contextmanager
 def tool(pid, *options):
-    return subprocess.Popen([os.path.join(os.environ.get("VRAMTAP_BUILD_DIR", "."), "vramtap"), "report", "--no-owners", "--once", *options, str(pid)],
-                            stdout=subprocess.PIPE if options else subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """A report that is underway; it is ended, also if a test has stopped it."""
+    with subprocess.Popen([VRAMTAP, "report", "--no-owners", "--once", *options, str(pid)],
+                          stdout=subprocess.PIPE if options else subprocess.DEVNULL, stderr=subprocess.DEVNULL) as vramtap:
+        try:
+            yield vramtap
+        finally:
+            vramtap.kill()
 
 
 def test_streams_stopped_vramtap():
