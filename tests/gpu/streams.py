@@ -211,7 +211,7 @@ def test_streams_captures():
 
 
 def test_streams_hung():
-    for call in ("none", "free", "to_host", "to_device", "launch"):
+    for call in ("none", "free", "to_host", "to_device"):
         with kernels.program(HUNG.replace("CALL", call)) as proc:
             _, streams, took = ask(proc, f"hung, {call}")
             check(took < 5, "took", took)
@@ -219,6 +219,22 @@ def test_streams_hung():
             check(took < 5, "took", took)
             equal(states(streams)["pool", 3], "busy", f"the stream, {streams}")
             kernels.ends_well(proc)
+
+
+def test_streams_hung_launching():
+    """A thread that waits until there is room for one more launch does so within the driver, at times where nothing tells that it
+    only waits: then the streams are not asked, which is said."""
+    with kernels.program(HUNG.replace("CALL", "launch")) as proc:
+        looks = 0
+        for i in range(10):
+            _, streams, took = ask(proc, f"hung, launch, {i}")
+            check(took < 5, "took", took)
+            equal({look["state"] for look in streams["looks"]} - {"asked", "in-driver"}, set(), "looks")
+            looks += sum(look["state"] == "asked" for look in streams["looks"])
+            known = {s["number"]: s["state"] for s in streams["streams"] if s["kind"] == "pool"}
+            check(known[3] in ("busy", "unknown"), "the stream", streams)
+        print(f"  FIGURE streams hung, launch: {looks} of 20 looks were asked", flush=True)
+        kernels.ends_well(proc)
 
 
 def test_streams_assert():
