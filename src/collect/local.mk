@@ -43,6 +43,7 @@ src_collect_libcollect_a_SOURCES = \
 	src/collect/passes.c \
 	src/collect/pinned.c \
 	src/collect/quiet.c src/collect/quiet.h \
+	src/collect/standing.c src/collect/standing.h \
 	src/collect/recorded.c \
 	src/collect/shared.c \
 	src/collect/stacks.c src/collect/stacks.h \

@@ -24,7 +24,7 @@ static const struct vt_snapshot_limits limits = { .per_thread = 256u << 10, .tot
 #define EXPECTED (512u << 10)
 
 /* Whose code it is. */
-enum owner { OTHER, OF_DRIVER, OF_RUNTIME, OF_LIBC };
+enum owner { OTHER, OF_DRIVER, OF_RUNTIME, OF_LIBC, OF_NCCL };
 
 struct text {
 	uint64_t start, end;
@@ -56,6 +56,7 @@ struct vt_quiet {
 	struct vt_unwinder *unwinder;
 	struct vt_quiet_memory *memory;
 	VT_VEC(uint64_t) asked; /* those that are not known yet */
+	VT_VEC(struct vt_quiet_wait) waits;
 	bool lacks_maps;
 	pid_t culprit;
 	bool unclear; /* what the thread in question does in the driver */
@@ -71,7 +72,7 @@ static enum owner owner_of_file(const char *path)
 		enum owner owner;
 	} files[] = {
 		{ DRIVER, OF_DRIVER }, { "libcudart", OF_RUNTIME }, { "libc.so", OF_LIBC },
-		{ "libc-2", OF_LIBC }, { "libpthread", OF_LIBC },
+		{ "libc-2", OF_LIBC }, { "libpthread", OF_LIBC },   { "libnccl.so", OF_NCCL },
 	};
 	const char *name = strrchr(path, '/');
 
@@ -182,6 +183,7 @@ void vt_quiet_destroy(struct vt_quiet *q)
 	vt_unwinder_destroy(q->unwinder);
 	vt_snapshot_destroy(q->stacks.snapshot);
 	vt_vec_deinit(&q->asked);
+	vt_vec_deinit(&q->waits);
 	vt_maps_deinit(&q->maps);
 	vt_arena_deinit(&q->arena);
 	free(q);
@@ -420,6 +422,46 @@ static bool is_drivers_own(const struct vt_quiet *q, const struct vt_regs *regs,
 	return n > 0 && owner_of(q, place_of(&stack->frames.data[0])) == OF_LIBC;
 }
 
+/*
+ * Where the return addresses of the call and of its callers are: below the frame's canonical
+ * address (x86-64 psABI, 3.2.2). A thread that is not listed is taken for one that does not wait.
+ */
+static void list_wait(struct vt_quiet *q, const struct vt_native_stack *stack,
+		      const struct visit *visit)
+{
+	const struct vt_native_frame *frames = stack->frames.data;
+	struct vt_quiet_wait wait = { .tid = stack->tid }, *to;
+
+	for (size_t i = visit->entry; i + 1 < stack->frames.n && wait.n < VT_QUIET_WORDS; i++) {
+		uint64_t at = frames[i].cfa - 8;
+		const uint64_t *word = vt_mem_direct(vt_snapshot_source(q->stacks.snapshot), at, 8);
+
+		if (!word || *word != frames[i + 1].pc ||
+		    (wait.n && (at <= wait.words[wait.n - 1].at ||
+				at - wait.words[0].at > VT_QUIET_SPAN - 8)))
+			break;
+		wait.words[wait.n].at = at;
+		wait.words[wait.n++].value = *word;
+	}
+	to = wait.n ? vt_vec_append(&q->waits) : NULL;
+	if (to)
+		*to = wait;
+}
+
+static bool is_in_a_wait(struct vt_quiet *q, const struct vt_native_stack *stack,
+			 const struct visit *visit)
+{
+	if (has_place(q, stack, visit, PLACE_WAITS))
+		return true;
+	if (has_place(q, stack, visit, PLACE_WAITS_FIRST))
+		return has_stood(q, stack, visit, false);
+	if (has_place(q, stack, visit, PLACE_LAUNCHES))
+		return has_stood(q, stack, visit, true);
+	q->unclear = has_place(q, stack, visit, PLACE_UNKNOWN);
+	ask_places(q, stack, visit);
+	return false;
+}
+
 /* In the driver once, by a function that waits: not by a callback within it. */
 static bool only_waits(struct vt_quiet *q, const struct vt_native_stack *stack, size_t first)
 {
@@ -428,15 +470,10 @@ static bool only_waits(struct vt_quiet *q, const struct vt_native_stack *stack, 
 	for (size_t i = visit.end; i < stack->frames.n; i++)
 		if (owner_of(q, place_of(&stack->frames.data[i])) == OF_DRIVER)
 			return false;
-	if (has_place(q, stack, &visit, PLACE_WAITS))
-		return true;
-	if (has_place(q, stack, &visit, PLACE_WAITS_FIRST))
-		return has_stood(q, stack, &visit, false);
-	if (has_place(q, stack, &visit, PLACE_LAUNCHES))
-		return has_stood(q, stack, &visit, true);
-	q->unclear = has_place(q, stack, &visit, PLACE_UNKNOWN);
-	ask_places(q, stack, &visit);
-	return false;
+	if (!is_in_a_wait(q, stack, &visit))
+		return false;
+	list_wait(q, stack, &visit);
+	return true;
 }
 
 static bool is_harmless_stack(struct vt_quiet *q, const struct vt_regs *regs,
@@ -496,6 +533,7 @@ bool vt_quiet_judge(struct vt_quiet *q, const struct vt_session *session, uint64
 	bool harmless;
 
 	q->culprit = 0;
+	q->waits.n = 0;
 	if (err)
 		return false;
 	vt_unwinder_hurry(q->unwinder, true);
@@ -507,6 +545,40 @@ bool vt_quiet_judge(struct vt_quiet *q, const struct vt_session *session, uint64
 pid_t vt_quiet_culprit(const struct vt_quiet *q)
 {
 	return q->culprit;
+}
+
+const struct vt_quiet_wait *vt_quiet_waits(const struct vt_quiet *q, size_t *n)
+{
+	*n = q->waits.n;
+	return q->waits.data;
+}
+
+static bool began_in_nccl(const struct vt_quiet *q, const struct vt_native_stack *stack)
+{
+	size_t n = stack->frames.n;
+
+	while (n && owner_of(q, place_of(&stack->frames.data[n - 1])) == OF_LIBC)
+		n--;
+	return stack->complete && n && n < stack->frames.n &&
+	       owner_of(q, place_of(&stack->frames.data[n - 1])) == OF_NCCL;
+}
+
+bool vt_quiet_is_nccls(struct vt_quiet *q, const struct vt_session *session, pid_t tid)
+{
+	for (size_t i = 0; i < session->threads.n; i++) {
+		const struct vt_session_thread *thread = &session->threads.data[i];
+		struct vt_native_stack stack = { 0 };
+		bool is;
+
+		if (thread->tid != tid || !thread->stopped)
+			continue;
+		VT_ERROR struct vt_error *err =
+			vt_unwinder_walk(q->unwinder, tid, &thread->regs, &stack);
+		is = !err && began_in_nccl(q, &stack);
+		vt_native_stack_deinit(&stack);
+		return is;
+	}
+	return false;
 }
 
 /* ---- learning ---- */

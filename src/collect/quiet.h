@@ -39,6 +39,19 @@ struct vt_quiet_memory {
 
 void vt_quiet_memory_deinit(struct vt_quiet_memory *memory);
 
+/*
+ * Of a thread that waits in the driver: return addresses on its stack, by ascending address, the
+ * first of them that of the driver's function. All lie in VT_QUIET_SPAN bytes.
+ */
+enum { VT_QUIET_WORDS = 8, VT_QUIET_SPAN = 2048 };
+struct vt_quiet_wait {
+	pid_t tid;
+	unsigned int n;
+	struct {
+		uint64_t at, value;
+	} words[VT_QUIET_WORDS];
+};
+
 struct vt_quiet; /* opaque */
 
 /*
@@ -63,6 +76,15 @@ bool vt_quiet_judge(struct vt_quiet *quiet, const struct vt_session *session, ui
  * cannot be told what a thread does there.
  */
 pid_t vt_quiet_culprit(const struct vt_quiet *quiet);
+
+/* By the last judgement, as far as it went; borrowed until the next one. */
+const struct vt_quiet_wait *vt_quiet_waits(const struct vt_quiet *quiet, size_t *n);
+
+/*
+ * When the process runs again, after a judgement: whether NCCL began this thread. Such a one polls
+ * as long as an operation is underway, also one that will never end.
+ */
+bool vt_quiet_is_nccls(struct vt_quiet *quiet, const struct vt_session *session, pid_t tid);
 
 /*
  * When it runs again, after a judgement that was false: finds out what was not known. The next one,

@@ -38,7 +38,7 @@ int main(void)
 	fflush(stdout);
 	for (;;) {
 		counter++;
-		usleep(1000);
+		usleep(10000);
 	}
 }
 """
@@ -54,6 +54,7 @@ DRIVER = """
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 int cuInit(unsigned flags)
 {
@@ -77,6 +78,16 @@ int cuStreamSynchronize(void)
 {
 	for (;;)
 		turns++;
+}
+/* Returns when the device has done what it was given: after 20 ms. */
+int cuEventSynchronize(void)
+{
+	struct timespec begin, now;
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec < 20000000);
+	return 0;
 }
 __attribute__((constructor)) static void begin(void)
 {
@@ -215,6 +226,61 @@ int main(int argc, char **argv)
 		function();
 }
 """
+# A step of some 50 us, and a wait for the device of 20 ms, again and again.
+STEPS = """
+#include <stdio.h>
+int cuEventSynchronize(void);
+static volatile unsigned long turns;
+static void __attribute__((noinline)) step(void)
+{
+	for (int i = 0; i < 25000; i++)
+		turns++;
+}
+int main(void)
+{
+	printf("READY\\n");
+	fflush(stdout);
+	for (;;) {
+		step();
+		cuEventSynchronize();
+	}
+}
+"""
+# One thread waits, another one works: in the program, in a library with the name of NCCL's, or for so short a time that it does not count.
+WORKS = """
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+int cuStreamSynchronize(void);
+volatile unsigned long turns;
+static void *works(void *arg)
+{
+	for (;;) {
+		for (int i = 0; i < WORK; i++)
+			turns++;
+		usleep(1000);
+	}
+	return arg;
+}
+void begin(void)
+{
+	pthread_t thread;
+	pthread_create(&thread, NULL, works, NULL);
+}
+"""
+WAITS = """
+#include <stdio.h>
+void begin(void);
+int cuStreamSynchronize(void);
+int main(void)
+{
+	begin();
+	printf("READY\\n");
+	fflush(stdout);
+	cuStreamSynchronize();
+}
+"""
 ALLOCATES = """
 import time, torch
 print("READY", flush=True)
@@ -240,6 +306,31 @@ def test_goes_on():
         data, _ = ask(proc.pid, stand_in)
         check(data["kernels"]["state"] == "refused" and "PyTorch hands out memory" in data["kernels"]["why"], "allocates", data["kernels"])
         check(not os.path.exists(ran), "it was started")
+
+
+def test_comes_back():
+    """A thread that waits for the device at each stop, and launches in between, for a short time."""
+    stand_in = debugger(sample("idle.txt"))
+    driver = stand_in_driver()
+    with target([compile_c(STEPS, driver)], ready="READY", env=dict(os.environ, LD_PRELOAD=driver)) as proc:
+        for _ in range(3):
+            data, _ = ask(proc.pid, stand_in)
+            equal(data["kernels"]["state"], "refused", "state")
+            check(f"thread {proc.pid} works, and a debugger" in data["kernels"]["why"], "why", data["kernels"])
+
+
+def test_another_thread_works():
+    """Beside one that waits for the device. NCCL's own threads poll while an operation is underway, which may be one that hangs."""
+    stand_in = debugger(sample("idle.txt"))
+    driver = stand_in_driver()
+    for name, work, refused in (("libworks.so", 100000, True), ("libnccl.so.2", 100000, False), ("libworks.so", 100, False)):
+        library = os.path.join(scratch(), name)
+        shutil.copy(compile_c(WORKS, "-shared", "-fPIC", "-pthread", f"-DWORK={work}", f"-Wl,-soname,{name}"), library)
+        waits = compile_c(WAITS, library, driver, f"-Wl,-rpath,{os.path.dirname(library)}")
+        with target([waits], ready="READY", env=dict(os.environ, LD_PRELOAD=driver)) as proc:
+            data, _ = ask(proc.pid, stand_in, expect=PARTIAL if refused else COMPLETE)
+            equal(data["kernels"]["state"], "refused" if refused else "none", f"{name}, {work}: {data['kernels']['why']}")
+            check(not refused or " works, and a debugger" in data["kernels"]["why"], "why", data["kernels"])
 
 
 def test_raised():
