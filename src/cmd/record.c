@@ -268,7 +268,7 @@ static void print_driver(FILE *out, const struct vt_record_target *target)
 static void print_launches(FILE *out, const struct vt_record_target *target)
 {
 	const struct vt_recorder_head *head = target->head;
-	char count[VT_NUM_MAX];
+	char count[VT_NUM_MAX], size[VT_NUM_MAX];
 
 	if (!head->config.launches)
 		return;
@@ -283,6 +283,9 @@ static void print_launches(FILE *out, const struct vt_record_target *target)
 			vt_format_count(count, head->launches.lost));
 	if (target->no_room_for_launches)
 		fprintf(out, "; %zu more pointers had no room", target->no_room_for_launches);
+	if (target->unread_for_launches)
+		fprintf(out, "; %s of libraries' data were not searched for pointers",
+			vt_format_size(size, target->unread_for_launches));
 	if (head->launches.n_left)
 		fprintf(out, "; %u more pointers could not be changed", head->launches.n_left);
 	fputs("\n         not seen: those of libraries with a CUDA runtime of their own, or loaded "
@@ -501,6 +504,7 @@ static void write_on(struct vt_json *json, const struct vt_record_target *target
 	vt_json_uint(json, "launches_lost", head->launches.lost);
 	vt_json_uint(json, "launch_words", head->launches.n_words);
 	vt_json_uint(json, "launch_words_without_room", target->no_room_for_launches);
+	vt_json_uint(json, "launch_bytes_not_searched", target->unread_for_launches);
 	vt_json_uint(json, "launch_words_unchanged", head->launches.n_left);
 }
 

@@ -20,6 +20,7 @@ static void add_got(struct vt_record_target *target, enum vt_got_calls calls,
 		    struct vt_recorder_config *config)
 {
 	struct vt_target *t = &target->process;
+	struct vt_recorder_pointers_left left;
 	size_t room = VT_MAX_GOT - config->n_got, n, more = 0;
 
 	if (!target->got)
@@ -34,9 +35,10 @@ static void add_got(struct vt_record_target *target, enum vt_got_calls calls,
 	if (calls != VT_GOT_LAUNCHES)
 		return;
 	n = config->n_got;
-	more += vt_recorder_pointers_find(&t->modules, t->mem, target->got, VT_MAX_GOT, &n);
+	vt_recorder_pointers_find(&t->modules, t->mem, target->got, VT_MAX_GOT, &n, &left);
 	config->n_got = n;
-	target->no_room_for_launches = more;
+	target->no_room_for_launches = more + left.no_room;
+	target->unread_for_launches = left.unread;
 }
 
 void vt_record_configure_launches(struct vt_record_target *target,

@@ -27,14 +27,15 @@ struct vt_record_target {
 	struct vt_helper *helper;
 	/* connection to the thread that waits at the gate and does the helper's work; -1: none */
 	int gate;
-	struct vt_recorder_got *got; /* what config.got of the last configuration points to */
-	uint64_t n_launches;         /* that the recorder has seen */
-	size_t no_room_for_launches; /* words that were found beyond those in got */
-	bool has_torch;              /* PyTorch is loaded */
-	char no_torch[256];          /* why PyTorch's allocator is not recorded, "" it is */
-	char no_driver[256];         /* the same of the driver */
-	char no_python[256];         /* why there are no Python frames */
-	char not_inside[256];        /* why the recorder did not end the recording itself */
+	struct vt_recorder_got *got;  /* what config.got of the last configuration points to */
+	uint64_t n_launches;          /* that the recorder has seen */
+	size_t no_room_for_launches;  /* words that were found beyond those in got */
+	uint64_t unread_for_launches; /* bytes of libraries' data that were not searched for them */
+	bool has_torch;               /* PyTorch is loaded */
+	char no_torch[256];           /* why PyTorch's allocator is not recorded, "" it is */
+	char no_driver[256];          /* the same of the driver */
+	char no_python[256];          /* why there are no Python frames */
+	char not_inside[256];         /* why the recorder did not end the recording itself */
 };
 
 /*

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Streams that wait for each other, on the simulated device, and such as only look like it: what the report says of them."""
+import json
 import os
 import re
 import sys
 import time
 
-from harness import COMPLETE, PARTIAL, Job, check, compile_c, equal, main, scratch, vramtap
+from harness import COMPLETE, PARTIAL, SOURCE, Job, check, compile_c, equal, main, scratch, vramtap
 from recorder_launches import AND, EQ, GEQ, SIMCUDA, Launches, on
 
 STANDS = 5.3  # seconds: a wait of 5 is judged
@@ -176,6 +177,46 @@ def test_python():
         write = rf"\(two_streams.py:{line['write_value']} tell_the_other\)"
         for x, y in ((a, b), (b, a)):
             check(re.search(rf"stream {x} waits for a value at 0x[0-9a-f]+ {wait} that only stream {y} writes {write}", text), "the headline", x, text)
+
+
+# Calls through variables of a small library that is loaded behind others with much data.
+BEHIND = """
+import ctypes, os, sys
+big = [ctypes.CDLL(path) for path in sys.argv[3:]]
+streams, lib = ctypes.CDLL(sys.argv[1]), ctypes.CDLL(sys.argv[2])
+assert lib.init()
+streams.new_stream.restype = streams.pinned.restype = ctypes.c_void_p
+lib.wait_value.argtypes = lib.write_value.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint)
+a, at = streams.new_stream(), streams.pinned()
+print("ready", os.getpid(), flush=True)
+for line in sys.stdin:
+    lib.write_value(a, at, 1); lib.wait_value(a, at + 8, 1)
+    print("done", hex(a), flush=True)
+"""
+MIB = 1100
+
+
+def test_pointers_behind_much_data():
+    """Variables with the driver's functions are found whatever other libraries have; what is not searched is said."""
+    streams = compile_c(LIBRARY, "-shared", "-fPIC", "-w", "-L" + SIMCUDA, "-l:libcudart.so.13", "-l:libcuda.so.1")
+    with open(os.path.join(SOURCE, "tests", "gpu", "values.c"), encoding="utf-8") as file:
+        values = compile_c(file.read(), "-shared", "-fPIC")
+    big = [compile_c(f"static char data[{MIB}ul << 20] __attribute__((used));", "-shared", "-fPIC") for _ in range(2)]
+    script = scratch("behind.py")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(BEHIND)
+    env = dict(os.environ, LD_LIBRARY_PATH=os.pathsep.join(p for p in (SIMCUDA, os.environ.get("LD_LIBRARY_PATH")) if p))
+    for n in (1, 2):
+        with Job([sys.executable, script, streams, values, *big[:n]], ready="ready", env=env) as job:
+            code, out, err = vramtap("record", "--launches", "--json", "-", str(job.pid), "on")
+            check(code in (COMPLETE, PARTIAL), "record", code, err)
+            left = json.loads(out)["launch_bytes_not_searched"] >> 20
+            equal(left, 0 if n == 1 else MIB, "MiB that were not searched")
+            handle = int(job.ask("go").split()[1], 16)
+            code, out, err = vramtap("report", "--json", "-", "--once", "--no-owners", str(job.pid))
+            check(code in (COMPLETE, PARTIAL), "report", code, err)
+            found = {int(s["stream"], 16): s["launches"] for s in json.loads(out)["recorder"]["launches"]["streams"]}
+            equal(found, {handle: 2}, "launches")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,11 @@
 #include "vramtap/recorder_calls.h"
 
 #define PIECE (UINT64_C(1) << 20)
-#define MAX_SEARCHED (UINT64_C(512) << 20) /* bytes of one process */
+/*
+ * Of one process. PyTorch 2.11 with CUDA 13.0 has 560 MiB, of which cuFFT 268 and cuBLASLt 185: 64
+ * libraries.
+ */
+#define MAX_SEARCHED (UINT64_C(2) << 30)
 #define MAX_FUNCTIONS 256
 
 /*
@@ -45,9 +49,16 @@ struct search {
 	size_t n_functions;
 	uint64_t low, high; /* of the functions */
 	struct vt_recorder_got *got;
-	size_t room, n, n_more;
+	size_t room, n;
+	struct vt_recorder_pointers_left left;
 	uint64_t *buffer;
 	uint64_t searched;
+};
+
+/* A library, and how much data it has. */
+struct library {
+	const struct vt_module *module;
+	uint64_t size;
 };
 
 static void add_functions(struct search *s, struct vt_module *module)
@@ -105,7 +116,7 @@ static void add_word(struct search *s, const struct function *function, uint64_t
 	if (is_known(s, where))
 		return;
 	if (s->n == s->room) {
-		s->n_more++;
+		s->left.no_room++;
 		return;
 	}
 	s->got[s->n++] = (struct vt_recorder_got){
@@ -135,7 +146,7 @@ static void look_at_words(struct search *s, uint64_t at, size_t n)
 /* What cannot be read (pages that a library has protected) is passed over, page by page. */
 static void look_at_range(struct search *s, uint64_t start, uint64_t end)
 {
-	while (start < end && s->searched < MAX_SEARCHED) {
+	while (start < end) {
 		uint64_t n = end - start < PIECE ? end - start : PIECE;
 
 		if (vt_mem_read(s->src, start, s->buffer, n)) {
@@ -153,38 +164,96 @@ static void look_at_range(struct search *s, uint64_t start, uint64_t end)
 	}
 }
 
-static void look_in_module(struct search *s, const struct vt_module *module)
+/* The i-th data segment, rounded to words. False: there is none, or the file is damaged. */
+static bool data_segment(const struct vt_module *module, unsigned int i, uint64_t *start,
+			 uint64_t *end)
 {
 	Elf64_Ehdr ehdr;
 	Elf64_Phdr phdr;
+	uint64_t offset;
 
-	if (module->image_size < sizeof(ehdr))
-		return;
 	memcpy(&ehdr, module->image, sizeof(ehdr));
-	for (unsigned int i = 0; ehdr.e_phentsize == sizeof(phdr) && i < ehdr.e_phnum; i++) {
-		uint64_t offset = ehdr.e_phoff + i * sizeof(phdr), start, end;
-
-		if (offset > module->image_size - sizeof(phdr) || ehdr.e_phoff > offset)
-			return;
-		memcpy(&phdr, module->image + offset, sizeof(phdr));
-		start = (phdr.p_vaddr + module->bias + 7) & ~UINT64_C(7);
-		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_W) ||
-		    phdr.p_memsz > MAX_SEARCHED ||
-		    __builtin_add_overflow(start, phdr.p_memsz & ~UINT64_C(7), &end))
-			continue;
-		look_at_range(s, start, end);
-	}
+	offset = ehdr.e_phoff + i * sizeof(phdr);
+	if (ehdr.e_phoff > offset || offset > module->image_size - sizeof(phdr))
+		return false;
+	memcpy(&phdr, module->image + offset, sizeof(phdr));
+	*start = (phdr.p_vaddr + module->bias + 7) & ~UINT64_C(7);
+	return phdr.p_type == PT_LOAD && (phdr.p_flags & PF_W) &&
+	       !__builtin_add_overflow(*start, phdr.p_memsz & ~UINT64_C(7), end);
 }
 
-size_t vt_recorder_pointers_find(struct vt_modules *modules, struct vt_memsrc *src,
-				 struct vt_recorder_got *got, size_t room, size_t *n)
+static unsigned int n_segments(const struct vt_module *module)
+{
+	Elf64_Ehdr ehdr;
+
+	if (!module->image || module->bad || module->image_size < sizeof(ehdr) ||
+	    module->image_size < sizeof(Elf64_Phdr))
+		return 0;
+	memcpy(&ehdr, module->image, sizeof(ehdr));
+	return ehdr.e_phentsize == sizeof(Elf64_Phdr) ? ehdr.e_phnum : 0;
+}
+
+static uint64_t size_of_data(const struct vt_module *module)
+{
+	uint64_t size = 0, start, end;
+
+	for (unsigned int i = 0; i < n_segments(module); i++)
+		if (data_segment(module, i, &start, &end) &&
+		    __builtin_add_overflow(size, end - start, &size))
+			size = UINT64_MAX;
+	return size;
+}
+
+static void look_in_library(struct search *s, const struct library *library)
+{
+	uint64_t start, end;
+
+	if (library->size > MAX_SEARCHED - s->searched) {
+		s->left.unread += library->size;
+		return;
+	}
+	for (unsigned int i = 0; i < n_segments(library->module); i++)
+		if (data_segment(library->module, i, &start, &end))
+			look_at_range(s, start, end);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = ((const struct library *)a)->size, y = ((const struct library *)b)->size;
+
+	return (x > y) - (x < y);
+}
+
+/* The small ones first: what is left out is a large one's data, which are mostly tables. */
+static void look_in_all(struct search *s)
+{
+	VT_FREE struct library *libraries = calloc(s->modules->modules.n + 1, sizeof(*libraries));
+	size_t n = 0;
+
+	for (size_t i = 0; libraries && i < s->modules->modules.n; i++) {
+		struct vt_module *module = &s->modules->modules.data[i];
+		struct vt_error *err VT_ERROR =
+			is_searched(module) ? vt_module_open(s->modules, module) : NULL;
+
+		if (!err && is_searched(module))
+			libraries[n++] = (struct library){ module, size_of_data(module) };
+	}
+	if (libraries)
+		qsort(libraries, n, sizeof(*libraries), by_size);
+	for (size_t i = 0; i < n; i++)
+		look_in_library(s, &libraries[i]);
+}
+
+void vt_recorder_pointers_find(struct vt_modules *modules, struct vt_memsrc *src,
+			       struct vt_recorder_got *got, size_t room, size_t *n,
+			       struct vt_recorder_pointers_left *left)
 {
 	VT_FREE struct search *s = calloc(1, sizeof(*s));
 	VT_FREE uint64_t *buffer = malloc(PIECE);
-	size_t n_more;
 
+	*left = (struct vt_recorder_pointers_left){ 0 };
 	if (!s || !buffer)
-		return 0;
+		return;
 	*s = (struct search){
 		.modules = modules,
 		.src = src,
@@ -194,15 +263,8 @@ size_t vt_recorder_pointers_find(struct vt_modules *modules, struct vt_memsrc *s
 		.buffer = buffer,
 	};
 	find_functions(s);
-	for (size_t i = 0; s->n_functions && i < modules->modules.n; i++) {
-		struct vt_module *module = &modules->modules.data[i];
-		struct vt_error *err VT_ERROR =
-			is_searched(module) ? vt_module_open(modules, module) : NULL;
-
-		if (!err && is_searched(module) && module->image && !module->bad)
-			look_in_module(s, module);
-	}
+	if (s->n_functions)
+		look_in_all(s);
 	*n = s->n;
-	n_more = s->n_more;
-	return n_more;
+	*left = s->left;
 }
