@@ -35,6 +35,20 @@ extern "C" __global__ void spin_until(volatile int *flag)
 }
 """
 LINES = {5, 6, 8, 9, 10, 11}  # of the loops
+# Serves the host for as long as that wants.
+SERVES = """
+extern "C" __global__ void serve(volatile int *box)
+{
+    for (int last = 0; !box[1];) {
+        int asked = box[0];
+        if (asked == last)
+            continue;
+        last = asked;
+        box[2] = 3 * asked + 1;
+        __threadfence_system();
+    }
+}
+"""
 # Builds KERNEL and launches it; flags are in memory that the host can write while it runs.
 PROGRAM = """
 import ctypes, glob, os, sys, threading, time
@@ -46,7 +60,7 @@ for path in glob.glob(os.path.join(os.path.dirname(torch.__file__), "../nvidia/*
     except OSError: pass
 source = open(sys.argv[1]).read()
 def ok(result): assert result == 0, result
-def build(*options):
+def build(*options, name=b"spin_until"):
     program, size, module, function = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p(), ctypes.c_void_p()
     ok(rtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), sys.argv[1].encode(), 0, None, None))
     options = [b"--gpu-architecture=sm_%d%d" % torch.cuda.get_device_capability(), *options]
@@ -55,7 +69,7 @@ def build(*options):
     code = ctypes.create_string_buffer(size.value)
     ok(rtc.nvrtcGetCUBIN(program, code))
     ok(cuda.cuModuleLoadData(ctypes.byref(module), code))
-    ok(cuda.cuModuleGetFunction(ctypes.byref(function), module, b"spin_until"))
+    ok(cuda.cuModuleGetFunction(ctypes.byref(function), module, name))
     return function
 host = torch.zeros(16, dtype=torch.int32, pin_memory=True)
 def launch(function, blocks, threads, stream):
@@ -90,6 +104,21 @@ with torch.cuda.graph(graph, stream=stream):
 graph.replay()
 wait_for(3)
 """
+PERSISTENT = PROGRAM + """
+stream, x, n = torch.cuda.Stream(), torch.zeros(1000, device="cuda"), 0
+x.add_(1); x.sub_(1); assert int(x[7]) == 0  # kernels that are loaded later wait for the one that does not end (lazy loading)
+launch(build(name=b"serve"), 1, 1, stream)
+print("READY", os.getpid(), flush=True)
+while not os.path.exists(os.environ["VRAMTAP_TEST_END"]):
+    n += 1; host[0] = n
+    while int(host[2]) != 3 * n + 1: pass
+    x.add_(1)
+    assert int(x[7]) == n
+    time.sleep(0.001)
+host[1] = 1
+torch.cuda.synchronize()
+print("DONE", n > 100, flush=True)
+"""
 # Each step's result is known; a wrong one ends it.
 TRAINS = """
 import os, torch
@@ -117,10 +146,10 @@ print("DONE", int((x * x).sum()) == 332833500, flush=True)
 """
 
 
-def program(text, **env):
+def program(text, kernel=KERNEL, **env):
     source = os.path.join(os.environ.get("TMPDIR", "/tmp"), "vramtap_spin.cu")
     with open(source, "w", encoding="utf-8") as file:
-        file.write(KERNEL)
+        file.write(kernel)
     return target([sys.executable, "-c", text, source], ready="READY", stderr=subprocess.DEVNULL, env=dict(os.environ, **env))
 
 
@@ -253,6 +282,33 @@ def test_kernels_none():
         _, kernels, _ = ask(proc, "idle", expect=(COMPLETE,))
         equal((kernels["state"], kernels["kernels"]), ("none", []), "kernels")
         ends_well(proc)
+
+
+def alarms(data):
+    return [line for line in data["headlines"] if line["alarm"]]
+
+
+def test_kernels_persistent():
+    """A kernel that is there as long as the program, and serves it: nobody is accused, and its work goes on."""
+    path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"vramtap-end-{os.getpid()}")
+    with program(PERSISTENT, SERVES, VRAMTAP_TEST_END=path) as proc:
+        for i in range(10):
+            begin = time.monotonic()
+            code, out, err = vramtap("report", "--json", "-", "--no-owners", *(["--once"] if i < 8 else []), str(proc.pid))
+            check(code in (COMPLETE, PARTIAL), "exit code", code, err)
+            data = json.loads(out)
+            equal(alarms(data), [], "alarms")
+            busy = [(s["kind"], s["number"]) for s in data["streams"]["streams"] if s["state"] == "busy"]
+            print(f"  FIGURE kernels persistent {i}: busy {busy}, {[look['state'] for look in data['streams']['looks']]}, {1000 * (time.monotonic() - begin):.0f} ms",
+                  flush=True)
+        if shutil.which("cuda-gdb") or os.path.exists("/usr/local/cuda/bin/cuda-gdb"):
+            for _ in range(3):
+                equal(alarms(ask(proc, "persistent")[0]), [], "alarms")
+        with open(path, "w", encoding="ascii"):
+            pass
+        equal(proc.stdout.readline().decode().split(), ["DONE", "True"], "what it computed")
+        os.unlink(path)
+        equal(proc.wait(60), 0, "exit status")
 
 
 def test_kernels_training():

@@ -279,22 +279,28 @@ def test_launches_graph():
 
 
 def test_launches_cost():
+    """By turns with and without. What disturbs makes a launch longer: it is measured a third time, without again, and how much those
+    two differ is what this machine can tell apart."""
     with program(TIMES) as proc:
         go_on(proc)
-        without, with_it = [], []
-        for i in range(21):
-            ns = float(until(proc, "TIME")[0])
-            if i:
-                (with_it if i % 2 == 0 else without).append(ns)
-            record(proc, *(("on", "--launches") if i % 2 else ("off",)))
-            go_on(proc)
+        until(proc, "TIME")
+        taken = {"without": [], "with": [], "again": []}
+        for _ in range(10):
+            for way in taken:
+                record(proc, *(("on", "--launches") if way == "with" else ("off",)))
+                go_on(proc)
+                taken[way].append(float(until(proc, "TIME")[0]))
         go_on(proc, "end\n")
-        # What disturbs makes it longer: the shortest of each are compared.
-        more, middle = min(with_it) - min(without), statistics.median(b - a for a, b in zip(without, with_it))
-        print(f"  FIGURE launches: a launch {min(without):.0f} ns without, {min(with_it):.0f} with; {more:.0f} ns more, {more / min(without):.1%}; "
-              f"median of pairs {middle:.0f}")
-        print("  ", without, with_it)
-        check(min(more, middle) <= LAUNCH_NS, "ns more for a launch", more, middle)
+
+        def more(way):
+            pairs = [b - a for a, b in zip(taken["without"], taken[way])]
+            return min(min(taken[way]) - min(taken["without"]), statistics.median(pairs)), pairs
+        least, noise = more("with")[0], more("again")[0]
+        print(f"  FIGURE launches: a launch {min(taken['without']):.0f} ns without, {min(taken['with']):.0f} with; {least:.0f} ns more; without once more {noise:.0f}")
+        print("  ", *(f"{way}: more in pairs {[round(x) for x in more(way)[1]]}" for way in ("with", "again")))
+        if abs(noise) > LAUNCH_NS / 3:
+            raise Skip(f"launches differ by {noise:.0f} ns without us, too")
+        check(least <= LAUNCH_NS, "ns more for a launch", least)
 
 
 def values_library(where):
@@ -324,7 +330,7 @@ def test_launches_deadlock():
             print(f"  FIGURE launches: report of two streams that wait for each other took {took:.0f} ms")
             handles = [int(s["stream"], 16) for s in data["recorder"]["launches"]["streams"]]
             rings = {h: handles[s["deadlock"]["waits_for"]] for h, s in streams.items() if s["deadlock"]}
-            equal(rings, {a: b, b: a}, "who waits for whom")
+            equal(rings, {a: b, b: a}, f"who waits for whom, of {[streams[h] for h in (a, b, c)]}")
             equal([(x["what"], x["value_now"], x["is_there"]) for x in streams[a]["last"] if x["kind"] == "wait-for-value"], [(hex(at), "0x0", False)], "the value")
             equal([x["value_now"] for x in streams[c]["last"] if x["kind"] == "wait-for-value"], ["0x0", None], "memory of the device is not looked at")
             frames = [f.get("function") for f in frames_of(data, streams[a]["deadlock"]["wait"])]

@@ -232,7 +232,7 @@ def test_streams_hung_launching():
             equal({look["state"] for look in streams["looks"]} - {"asked", "in-driver"}, set(), "looks")
             looks += sum(look["state"] == "asked" for look in streams["looks"])
             known = {s["number"]: s["state"] for s in streams["streams"] if s["kind"] == "pool"}
-            check(known[3] in ("busy", "unknown"), "the stream", streams)
+            check(known[3] in ("busy", "busy-once", "unknown"), "the stream", streams)
         print(f"  FIGURE streams hung, launch: {looks} of 20 looks were asked", flush=True)
         kernels.ends_well(proc)
 
