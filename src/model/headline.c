@@ -170,6 +170,7 @@ static void add_stream_wait(struct headlines *h, struct vt_str *text,
 	vt_str_add(text, place);
 }
 
+/* Likely: a thread, another process or a GPU that is a peer could still write the value. */
 static void add_stream_deadlocks(struct headlines *h)
 {
 	const struct vt_model_launch_stream *first, *s;
@@ -185,7 +186,7 @@ static void add_stream_deadlocks(struct headlines *h)
 			s = vt_stream_waited_for(h->model, s);
 		}
 		add(h, "stream-deadlock", true,
-		    "deadlock between streams, as what would end each wait comes after one of them: %s%s",
+		    "likely a deadlock between streams, as what would end each wait comes after one of them: %s%s",
 		    vt_str_get(&text), s != first ? "; …" : "");
 		h->failed |= text.failed;
 		vt_str_deinit(&text);

@@ -95,10 +95,10 @@ def test_rings():
                 "g": (1, "f", 2)}
         equal(job.deadlocks(), want, "deadlocks")
         text = " ".join(job.text("--width", "200").split())
-        equal(text.count("deadlock between streams"), 4, "headlines")
+        equal(text.count("likely a deadlock between streams, as what"), 4, "headlines")
         for first, second in (("a", "b"), ("b", "a")):
             check(f"stream {job.of(first):#x} waits for a value at" in text, "the headline", text)
-            check(f"deadlock: only stream {job.of(second):#x} writes that, after its own wait" in text, "the list", text)
+            check(f"likely a deadlock: only stream {job.of(second):#x} writes that, after its own wait" in text, "the list", text)
         check("streams wait for each other, and none of them goes on" in text, "the advice", text)
         # A record that is missing might be of a write.
         job.give("more", ("runtime", 3000))

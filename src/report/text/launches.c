@@ -107,7 +107,7 @@ static void print_ending(struct vt_line *line, const struct vt_model *model,
 	const struct vt_model_frame *place = vt_model_trace_title(model, s->ends_it->trace);
 	struct vt_str text = { 0 };
 
-	vt_str_add(&text, "deadlock: only ");
+	vt_str_add(&text, "likely a deadlock: only ");
 	vt_launch_stream_say(&text, model, vt_stream_waited_for(model, s));
 	vt_str_add(&text,
 		   s->ends_it->kind == VT_LAUNCHED_WRITE_VALUE ? " writes that" : " records that");
