@@ -27,6 +27,7 @@ helper_sources = \
 	src/walk/torch/read.c \
 	src/walk/torch/walk.c \
 	src/walk/torch/walk_bulk.c \
+	src/walk/torch/walk_events.c \
 	src/walk/torch/walk_outcome.c \
 	src/walk/torch/walk_sort.c
 helper_headers = \

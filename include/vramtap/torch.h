@@ -66,6 +66,13 @@ struct vt_torch_layout {
 	 * reserved_bytes_by_private_pools)
 	 */
 	uint16_t stats_extra;
+	/*
+	 * flat_hash_map<CUDAStream, deque<pair<EventPool::Event, Block *>>>: the last hash table in
+	 * front of graph_pools (2.0 to 2.15); 0: not found. No row has it, and none needs to: what
+	 * is there is compared with each block's event_count.
+	 */
+	uint16_t cuda_events;
+	uint16_t pad;
 	struct vt_torch_block_layout block;
 	char name[32]; /* which PyTorch releases have this layout, for people: "2.11 to 2.12" */
 };
@@ -157,6 +164,54 @@ struct vt_torch_stats {
 	int64_t num_ooms;                     /* -1: unknown */
 };
 
+enum {
+	VT_TORCH_MAX_WAITS = 32, /* streams with pending events; PyTorch forgets those without */
+	VT_TORCH_STREAM_PRIORITIES = 4, /* max_compile_time_stream_priorities, since 2.1 */
+	VT_TORCH_STREAMS_PER_POOL = 32, /* kStreamsPerPool */
+};
+
+enum vt_torch_stream_kind {
+	VT_TORCH_STREAM_DEFAULT, /* of the device */
+	VT_TORCH_STREAM_POOL,    /* of PyTorch's pools: torch.cuda.Stream() */
+	VT_TORCH_STREAM_OTHER,   /* made by somebody else: torch.cuda.ExternalStream() */
+};
+
+/* The blocks that were freed and wait for the work of one stream, by an event for each. */
+struct vt_torch_wait {
+	uint64_t handle; /* of another's stream; the default one has 0, a pool's is not read */
+	uint64_t blocks; /* all different ones */
+	uint64_t bytes;
+	int32_t device;  /* of the stream, which need not be the blocks' */
+	uint8_t kind;    /* enum vt_torch_stream_kind */
+	int8_t priority; /* of a pool's stream: CUDA's, 0 the lowest, then -1 */
+	uint8_t number;  /* of a pool's stream, in the pool of its priority */
+	uint8_t pad;
+};
+
+/* X(NAME, "name"): what is known of them; the name in JSON, which never changes. */
+/* clang-format off */
+#define VT_TORCH_WAITS(X)                                                                        \
+	X(UNREAD, "unread")        /* the blocks are not known, or were not listed by a walk */  \
+	X(KNOWN, "known")                                                                        \
+	X(NO_PLACE, "no-place")    /* where PyTorch keeps its events was not found */            \
+	X(MISMATCH, "mismatch")    /* the events are not those that the blocks count */          \
+	X(CHANGED, "changed")      /* the same, of an allocator that worked meanwhile */         \
+	X(TOO_MANY, "too-many")
+/* clang-format on */
+
+#define VT_TORCH_WAITS_CODE(name, text) VT_TORCH_WAITS_##name,
+enum vt_torch_waits_state { VT_TORCH_WAITS(VT_TORCH_WAITS_CODE) VT_N_TORCH_WAITS };
+#undef VT_TORCH_WAITS_CODE
+
+/* For which streams the blocks wait that await their free; a block can wait for several. */
+struct vt_torch_waits {
+	uint32_t state; /* enum vt_torch_waits_state; else nothing is in the rest */
+	uint32_t n;
+	/* freed while a CUDA graph was captured, so that PyTorch has no event for them yet */
+	uint64_t eventless_blocks, eventless_bytes;
+	struct vt_torch_wait list[VT_TORCH_MAX_WAITS];
+};
+
 enum vt_walk_result {
 	VT_WALK_COMPLETE = 0, /* every invariant held */
 	/* the allocator changed: misfits were dropped; totals are not exact */
@@ -190,6 +245,7 @@ struct vt_torch_device_result {
 	uint64_t bad_addr;  /* where an invariant failed, or 0 */
 	char why[96];       /* which invariant or bound, "" when complete */
 	struct vt_torch_stats stats;
+	struct vt_torch_waits waits;
 };
 
 #endif

@@ -334,3 +334,18 @@ void vt_torch_find_graph_pools(struct vt_torch_finder *f)
 	f->layout.graph_pools = f->tables[f->n_tables - behind];
 	f->how[VT_TORCH_GRAPH_POOLS] = VT_TORCH_HOW_POSITION;
 }
+
+/*
+ * In all releases from 2.0 to 2.15 the hash tables of DeviceCachingAllocator that follow
+ * active_blocks are those for captures (since 2.10), cuda_events, graph_pools, and what is about
+ * pools. Should a release put another one in between, the walk sees that its elements are no
+ * events of the blocks, and says that it does not know.
+ */
+void vt_torch_place_events(struct vt_torch_finder *f)
+{
+	f->layout.cuda_events = 0;
+	if (f->layout.graph_pools == NONE)
+		return;
+	for (size_t t = 0; t < f->n_tables && f->tables[t] < f->layout.graph_pools; t++)
+		f->layout.cuda_events = f->tables[t];
+}

@@ -102,6 +102,7 @@ static void find_backend(struct vt_torch_finder *f)
 		say_why(f, why ? why : "the blocks do not fit what was found");
 		return;
 	}
+	vt_torch_place_events(f);
 	f->found->layout = f->layout;
 	memcpy(f->found->how, f->how, sizeof(f->how));
 	f->found->backend = VT_TORCH_NATIVE;

@@ -72,6 +72,9 @@ bool vt_torch_find_devices(struct vt_torch_finder *f, const char **why);
  */
 void vt_torch_find_graph_pools(struct vt_torch_finder *f);
 
+/* The place of cuda_events, once that of graph_pools is known. */
+void vt_torch_place_events(struct vt_torch_finder *f);
+
 /*
  * Whether a hash table of the object has elements: it has no other hash tables than those of
  * handed-out blocks.

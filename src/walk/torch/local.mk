@@ -22,6 +22,7 @@ src_walk_torch_libtorch_a_SOURCES = \
 	src/walk/torch/totals.c \
 	src/walk/torch/walk.c \
 	src/walk/torch/walk_bulk.c \
+	src/walk/torch/walk_events.c \
 	src/walk/torch/walk_outcome.c \
 	src/walk/torch/walk_sort.c \
 	src/walk/torch/walk_state.h \

@@ -369,6 +369,11 @@ static uint64_t field64(const uint8_t *bytes, uint16_t offset)
 	return offset == NONE ? 0 : vt_load64(bytes + offset);
 }
 
+static uint32_t events_of(const struct vt_torch_block_layout *l, const uint8_t *bytes)
+{
+	return l->event_count == NONE ? 0 : vt_load32(bytes + l->event_count);
+}
+
 /* Fills the entry of one Block and says what is wrong with it, or NULL. */
 static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, uint64_t object,
 			       struct entry *e)
@@ -378,7 +383,7 @@ static const char *check_block(struct vt_torch_walk *w, const uint8_t *bytes, ui
 	uint64_t pool_addr = vt_load64(bytes + l->pool);
 	uint8_t allocated = bytes[l->allocated], mapped = l->mapped == NONE ? 1 : bytes[l->mapped];
 	uint64_t requested = field64(bytes, l->requested_size);
-	int32_t events = l->event_count == NONE ? 0 : (int32_t)vt_load32(bytes + l->event_count);
+	int32_t events = (int32_t)events_of(l, bytes);
 	int pool = find_pool(w, pool_addr);
 
 	rec->addr = vt_load64(bytes + l->ptr);
@@ -444,6 +449,8 @@ static bool take_block(struct vt_torch_walk *w, uint64_t addr, const uint8_t *by
 	if (!why) {
 		w->addrs[w->n_entries] = w->entries[w->n_entries].rec.addr;
 		w->n_entries++;
+		if (w->entries[w->n_entries - 1].rec.state == VT_BLOCK_AWAITING_FREE)
+			vt_torch_walk_awaits(w, events_of(w->block, bytes));
 		return true;
 	}
 	w->result->dropped++;
@@ -742,6 +749,7 @@ static bool read_all(struct vt_torch_walk *w)
 	w->result->have_stats = 1;
 	if (!load_pools(w) || !read_active(w) || !read_free(w))
 		return false;
+	vt_torch_walk_read_waits(w);
 	if (!w->strict && !nothing_happened(w, w->src, &certain)) {
 		if (w->found_lock) {
 			w->result->lock = VT_LOCK_NONE; /* for a moment only */
@@ -769,6 +777,7 @@ static void take_back(struct vt_torch_device_result *result)
 	memset(result->bytes, 0, sizeof(result->bytes));
 	result->segments = 0;
 	result->blocks = 0;
+	result->waits = (struct vt_torch_waits){ 0 };
 	if (result->result == VT_WALK_REFUSED) {
 		memset(&result->stats, 0, sizeof(result->stats));
 		result->have_stats = 0;
@@ -825,7 +834,10 @@ bool vt_torch_walk_holds(struct vt_torch_walk *w, struct vt_memsrc *src)
 {
 	bool certain = false;
 
-	return !w->unstable && nothing_happened(w, src, &certain) && certain && be_strict(w);
+	if (w->unstable || !nothing_happened(w, src, &certain) || !certain || !be_strict(w))
+		return false;
+	vt_torch_walk_renew_waits(w, src);
+	return true;
 }
 
 void vt_torch_walk_finish(struct vt_torch_walk *w, struct vt_torch_sink *sink)
@@ -837,6 +849,7 @@ void vt_torch_walk_finish(struct vt_torch_walk *w, struct vt_torch_sink *sink)
 		w->result->result = w->unstable ? VT_WALK_UNSTABLE : VT_WALK_COMPLETE;
 	else
 		take_back(w->result);
+	vt_torch_walk_settle_waits(w->result);
 	w->result->walk_ns += vt_torch_walk_now(w) - start;
 }
 

@@ -91,8 +91,9 @@ struct vt_torch_walk {
 	uint64_t *addrs;        /* of the entries' memory: all that ordering them needs */
 	uint64_t *keys, *spare; /* see vt_torch_walk_order_by() */
 	uint64_t index_mask;
-	uint64_t n;         /* objects */
-	uint64_t n_entries; /* those of them that are good */
+	uint64_t n;          /* objects */
+	uint64_t n_entries;  /* those of them that are good */
+	uint64_t n_awaiting; /* those of these that await their free */
 	uint32_t n_pools;
 
 	/* the set or block range being read */
@@ -146,6 +147,21 @@ typedef bool (*vt_torch_object_fn)(struct vt_torch_walk *w, uint64_t addr, const
 /* Calls fn for the objects of len bytes at n addresses. */
 bool vt_torch_walk_each_object(struct vt_torch_walk *w, const uint64_t *addrs, uint64_t n,
 			       unsigned int len, vt_torch_object_fn fn);
+
+/* ---- walk_events.c ---- */
+
+/* Remembers that the last entry, with so many events, awaits its free. */
+void vt_torch_walk_awaits(struct vt_torch_walk *w, uint32_t events);
+/* Which streams they wait for: fills w->result->waits. When all blocks were read. */
+void vt_torch_walk_read_waits(struct vt_torch_walk *w);
+/*
+ * For a walk that holds: PyTorch's statistics do not count that a block that waits for several
+ * streams no longer waits for one of them, nor that one without an event gets some. If that can
+ * have been, this reads them again.
+ */
+void vt_torch_walk_renew_waits(struct vt_torch_walk *w, struct vt_memsrc *src);
+/* At the end: only waits of blocks that are exact are known. */
+void vt_torch_walk_settle_waits(struct vt_torch_device_result *result);
 
 /* ---- read.c ---- */
 

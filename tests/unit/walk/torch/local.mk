@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 torch_image = tests/unit/walk/torch/torch_image.c tests/unit/walk/torch/torch_image.h
 
+unit_tests += tests/unit/walk/torch/test_torch_events
+tests_unit_walk_torch_test_torch_events_SOURCES = tests/unit/walk/torch/test_torch_events.c $(torch_image)
+tests_unit_walk_torch_test_torch_events_CPPFLAGS = $(unit_cppflags)
+tests_unit_walk_torch_test_torch_events_LDADD = $(vt_walk) $(unit_libs)
+
 unit_tests += tests/unit/walk/torch/test_torch_find
 tests_unit_walk_torch_test_torch_find_SOURCES = tests/unit/walk/torch/test_torch_find.c $(torch_image)
 tests_unit_walk_torch_test_torch_find_CPPFLAGS = $(unit_cppflags)

@@ -56,6 +56,8 @@ static void assert_layout(const struct image *image, const struct vt_torch_found
 			fail_msg("%s.%s: %u is not %u", vt_torch_field_class(field),
 				 vt_torch_field_name(field), ours, theirs);
 	}
+	if (found->how[VT_TORCH_GRAPH_POOLS] != VT_TORCH_HOW_NOT)
+		assert_int_equal(found->layout.cuda_events, truth.cuda_events);
 }
 
 struct sink {

@@ -267,7 +267,7 @@ static void empty_table(struct image *image, uint64_t at)
 
 struct insertion {
 	uint64_t hash;
-	uint64_t words[3];
+	uint64_t words[12];
 };
 
 /*
@@ -487,6 +487,17 @@ void image_deinit(struct image *image)
 	vt_vec_deinit(&image->maps.entries);
 }
 
+/* The last hash table in front of graph_pools. */
+static uint16_t cuda_events(const struct release *r)
+{
+	uint16_t last = 0;
+
+	for (int i = 0; i < r->n_other_tables; i++)
+		if (r->other_tables[i] < r->graph_pools && r->other_tables[i] > last)
+			last = r->other_tables[i];
+	return last;
+}
+
 void image_layout(const struct image *image, struct vt_torch_layout *layout)
 {
 	const struct release *r = release_of(image);
@@ -504,6 +515,7 @@ void image_layout(const struct image *image, struct vt_torch_layout *layout)
 		.pool_size_of = r->pool_size,
 		.private_large = r->private_large,
 		.stats_extra = r->stats_extra,
+		.cuda_events = cuda_events(r),
 		.block = image->block,
 	};
 }
@@ -742,12 +754,135 @@ static void finish_device(struct image *image, int device)
 	free(elements);
 }
 
+/* ---- events ---- */
+
+#define STREAMS 4
+#define EVENT_SIZE 48
+#define EVENTS_PER_NODE 10
+#define FIRST_PLACE 7 /* in the first node: the ones before were over */
+
+static const struct {
+	struct vt_torch_wait wait;
+	uint64_t first_id, id; /* in 2.0; since then */
+} streams[STREAMS] = {
+	{ { .kind = VT_TORCH_STREAM_POOL, .number = 3 }, 3 << 3 | 1, 3 << 5 | 1 << 1 | 1 },
+	{ { .kind = VT_TORCH_STREAM_POOL, .priority = -1, .number = 1 },
+	  1 << 3 | 2,
+	  1 << 5 | 2 << 1 | 1 },
+	{ { .kind = VT_TORCH_STREAM_DEFAULT }, 0, 0 },
+	{ { .kind = VT_TORCH_STREAM_OTHER, .handle = 0x5500001000, .device = 1 },
+	  0x5500001000,
+	  0x5500001000 },
+};
+
+/* A std::deque of the pairs of n blocks, at 10 words. */
+static void put_deque(struct image *image, const uint64_t *objects, size_t n, uint64_t words[10])
+{
+	size_t nodes = (FIRST_PLACE + n) / EVENTS_PER_NODE + 1, map_size = nodes + 4;
+	uint64_t map = new_object(image, map_size * 8), node = 0, first = 0, at;
+
+	for (size_t i = 0; i < nodes; i++) {
+		node = new_object(image, EVENTS_PER_NODE * EVENT_SIZE);
+		first = i ? first : node;
+		image_poke64(image, map + 16 + i * 8, node);
+	}
+	for (size_t i = 0; i < n; i++) {
+		size_t place = FIRST_PLACE + i;
+
+		at = image_peek64(image, map + 16 + place / EVENTS_PER_NODE * 8) +
+		     place % EVENTS_PER_NODE * EVENT_SIZE;
+		image_poke64(image, at + 32, new_object(image, 8));
+		image_poke64(image, at + 40, objects[i]);
+	}
+	memcpy(words,
+	       (uint64_t[10]){ map, map_size, first + FIRST_PLACE * EVENT_SIZE, first,
+			       first + EVENTS_PER_NODE * EVENT_SIZE, map + 16,
+			       node + (FIRST_PLACE + n) % EVENTS_PER_NODE * EVENT_SIZE, node,
+			       node + EVENTS_PER_NODE * EVENT_SIZE, map + 16 + (nodes - 1) * 8 },
+	       10 * 8);
+}
+
+/* Whether the block, the number-th of those that wait, waits for the stream. */
+static bool waits_for(size_t number, int stream)
+{
+	return (1 + number % 15) >> stream & 1;
+}
+
+static struct vt_torch_wait *collect_events(struct image *image, int device, int stream,
+					    uint64_t *objects)
+{
+	struct vt_torch_waits *waits = &image->waits[device];
+	struct vt_torch_wait wait = streams[stream].wait;
+	size_t number = 0;
+
+	wait.device = (device + wait.device) % image->n_devices;
+	for (size_t i = 0; i < image->n_blocks; i++) {
+		const struct vt_block_rec *rec = &image->blocks[i].rec;
+
+		if (rec->device != device || rec->state != VT_BLOCK_AWAITING_FREE ||
+		    !waits_for(number++, stream))
+			continue;
+		objects[wait.blocks++] = rec->object;
+		wait.bytes += rec->size;
+	}
+	waits->list[waits->n] = wait;
+	return wait.blocks ? &waits->list[waits->n++] : NULL;
+}
+
+static void count_events(struct image *image, int device)
+{
+	size_t number = 0;
+
+	for (size_t i = 0; i < image->n_blocks; i++) {
+		const struct vt_block_rec *rec = &image->blocks[i].rec;
+		int events = 0;
+
+		if (rec->device != device || rec->state != VT_BLOCK_AWAITING_FREE)
+			continue;
+		for (int stream = 0; stream < STREAMS; stream++)
+			events += waits_for(number, stream);
+		image_poke64(image, rec->object + image->block.event_count, (uint64_t)events);
+		number++;
+	}
+}
+
+static void finish_events(struct image *image, int device)
+{
+	const struct release *r = release_of(image);
+	struct insertion elements[STREAMS] = { 0 };
+	uint64_t *objects = calloc(image->n_blocks + 1, sizeof(*objects));
+	uint64_t table = image->dcas[device] + cuda_events(r), slot;
+	size_t n = 0;
+
+	image->waits[device].state = VT_TORCH_WAITS_KNOWN;
+	count_events(image, device);
+	for (int stream = 0; stream < STREAMS; stream++) {
+		struct insertion *e = &elements[n];
+		const struct vt_torch_wait *wait = collect_events(image, device, stream, objects);
+
+		if (!wait)
+			continue;
+		e->words[0] = 0xabcd000000000001 | (uint64_t)wait->device << 8; /* and padding */
+		e->words[1] = r->sets == 1 ? streams[stream].first_id : streams[stream].id;
+		e->hash = e->words[1] ^ (uint64_t)wait->device;
+		put_deque(image, objects, wait->blocks, e->words + 2);
+		n++;
+	}
+	fill_table(image, table, elements, n, 12);
+	for (slot = image_peek64(image, table); n && (int8_t)image_peek64(image, slot) < 0;)
+		slot += 104;
+	image->deques[device] = n ? slot + 24 : 0;
+	free(objects);
+}
+
 void image_finish(struct image *image)
 {
 	for (int i = 0; i < image->n_pools; i++)
 		finish_pool(image, i);
-	for (int i = 0; i < image->n_devices; i++)
+	for (int i = 0; i < image->n_devices; i++) {
 		finish_device(image, i);
+		finish_events(image, i);
+	}
 }
 
 uint64_t image_block_field(const struct image *image, size_t block, uint16_t offset)

@@ -65,7 +65,9 @@ struct image {
 	struct image_block *blocks;
 	size_t n_blocks, max_blocks;
 	uint64_t n_expected_segments[IMAGE_DEVICES];
-	uint64_t reads; /* calls of the source */
+	struct vt_torch_waits waits[IMAGE_DEVICES]; /* expected; filled at the end */
+	uint64_t deques[IMAGE_DEVICES];             /* of the first of them */
+	uint64_t reads;                             /* calls of the source */
 	/* called after each read; to change the target under the walk's eyes */
 	void (*after_read)(struct image *image);
 };
