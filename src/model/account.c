@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows from the facts of the model: totals, groups, checks, completeness. */
 #include "model/account.h"
+#include "model/awaiting.h"
 #include "model/stream_deadlock.h"
 
 #include <inttypes.h>
@@ -309,8 +310,10 @@ static void account_allocator(struct vt_model *model, struct vt_model_allocator 
 	if (a->exact) {
 		keep_sums(a, &sums);
 		find_other(model, a);
+		vt_account_waits(a);
 		return;
 	}
+	vt_account_waits(a);
 	if (a->result.result > VT_WALK_TRUNCATED || a->result.result == VT_WALK_REFUSED) {
 		a->result.result = VT_WALK_REFUSED;
 		a->first_block = 0;

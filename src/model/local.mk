@@ -4,6 +4,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/account.c src/model/account.h \
 	src/model/advice.c src/model/advice.h \
 	src/model/again.c src/model/again.h \
+	src/model/awaiting.c src/model/awaiting.h \
 	src/model/around.h \
 	src/model/cuda_error.c src/model/cuda_error.h \
 	src/model/cxxname.c src/model/cxxname.h \

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/format.h"
+#include "model/awaiting.h"
 #include "model/cuda_error.h"
 #include "model/model.h"
 
@@ -196,6 +197,7 @@ bool vt_model_streams_account(struct vt_model *model)
 		streams->apart_ns = looks[1].when_ns - looks[0].when_ns;
 	for (size_t i = 0; i < model->groups.n; i++)
 		ok = add_group(streams, &model->groups.data[i]) && ok;
+	ok = vt_model_streams_add_waits(model) && ok;
 	for (size_t i = 0; i < streams->list.n; i++)
 		streams->list.data[i].state = state_of(&streams->list.data[i]);
 	find_nccl(model);

@@ -80,6 +80,8 @@ struct vt_model_stream {
 	/* filled by account: */
 	enum vt_stream_state state;
 	uint64_t bytes, blocks; /* PyTorch's blocks in use that were made for this stream */
+	/* PyTorch's blocks that were freed, and wait for its work; if waits_known */
+	uint64_t awaiting_bytes, awaiting_blocks;
 	/* Whether all its kernels are NCCL's that the recorder of launches keeps, if it has any. */
 	bool nccl_known, nccl;
 };
@@ -98,6 +100,7 @@ struct vt_model_streams {
 	VT_VEC(struct vt_model_stream) list; /* by device: default, pools, external */
 	/* filled by account: */
 	uint64_t apart_ns; /* the time between the two moments; 0: not both were asked */
+	bool waits_known;  /* for which streams all blocks wait that await their free */
 };
 
 void vt_model_streams_deinit(struct vt_model_streams *streams);

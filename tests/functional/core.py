@@ -398,6 +398,7 @@ def allocator(version, of_kernel):
         driver("alloc 500 3000")
         driver("free 40")
         driver("private 3 100000")
+        driver("pending 30 5000")
         theirs, stats = driver.snapshot()
         settle(driver.pid)
         live = report_json(driver.pid, "--read-only", expect=(COMPLETE, PARTIAL))
@@ -405,7 +406,9 @@ def allocator(version, of_kernel):
             core = report_core(path)
     check(len(theirs) > 100, "blocks", len(theirs))
     same_memory(core, theirs, stats)
-    equal(core["pytorch"]["allocators"][0]["totals"], live["pytorch"]["allocators"][0]["totals"], "totals")
+    for key in ("totals", "waits"):
+        equal(core["pytorch"]["allocators"][0][key], live["pytorch"]["allocators"][0][key], key)
+    equal([(w["kind"], w["number"], w["blocks"]) for w in core["pytorch"]["allocators"][0]["waits"]["streams"]][-1:], [("pool", 2, 30)], "what blocks wait for")
     equal(core["versions"]["pytorch"], live["versions"]["pytorch"], "version of PyTorch")
     equal(core["cuda"]["devices"], [], "devices")
     # The simulated driver has no threads of its own, so that the process looks like a forked one.

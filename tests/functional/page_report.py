@@ -238,19 +238,23 @@ def check_kernels(browser, page, report):
 def check_streams(browser, page, report):
     """Those that may have work by name, the others as a count; why some were not asked."""
     one = {"device": 0, "handle": "0x0", "kind": "default", "priority": None, "number": None, "state": "idle", "looks": ["idle", "idle"], "error": None,
-           "bytes": 0, "blocks": 0, "nccl": None}
+           "bytes": 0, "blocks": 0, "awaiting_free": None, "nccl": None}
     pool = {**one, "kind": "pool", "priority": 0, "number": 3, "handle": "0x5500"}
     asked = {"state": "asked", "tries": 1, "stopped_ms": 0.1}
-    streams = [one, {**pool, "number": 1}, {**pool, "state": "busy", "looks": ["busy", "busy"], "bytes": 3 << 20, "blocks": 2, "nccl": True},
+    streams = [one, {**pool, "number": 1}, {**pool, "state": "busy", "looks": ["busy", "busy"], "bytes": 3 << 20, "blocks": 2, "nccl": True,
+                                            "awaiting_free": {"bytes": 96 << 20, "blocks": 2}},
                {**pool, "priority": -1, "state": "moving", "looks": ["busy", "idle"]}, {**one, "kind": "external", "handle": "0x77", "state": "unknown"},
-               {**pool, "number": 9, "state": "unknown", "error": 719}, {**pool, "number": 10, "state": "unknown", "looks": ["not-asked", "not-asked"]}]
+               {**pool, "number": 9, "state": "unknown", "error": 719}, {**pool, "number": 10, "state": "unknown", "looks": ["not-asked", "not-asked"]},
+               {**pool, "number": 11, "awaiting_free": {"bytes": 1 << 20, "blocks": 1}}]
     report["streams"] = {"pools_known": True, "looks": [asked, asked], "apart_ms": 8.2, "streams": streams}
     browser.open(page_with(page, report))
     browser.show_all()
     rows = [row.split("\t") for row in browser.text("#streams tbody tr")]
     equal([[cell.strip() for cell in row] for row in rows],
-          [["0", "PyTorch stream 3, NCCL's", "busy both times", "0x5500", "3.00 MiB"], ["0", "PyTorch stream 3, priority -1", "busy, then idle", "0x5500", ""],
-           ["0", "another stream", "not asked", "0x77", ""], ["0", "PyTorch stream 9", "CUDA error 719", "0x5500", ""]], "rows")
+          [["0", "PyTorch stream 3, NCCL's", "busy both times", "0x5500", "3.00 MiB", "96.0 MiB"],
+           ["0", "PyTorch stream 3, priority -1", "busy, then idle", "0x5500", "", ""],
+           ["0", "another stream", "not asked", "0x77", "", ""], ["0", "PyTorch stream 9", "CUDA error 719", "0x5500", "", ""],
+           ["0", "PyTorch stream 11", "idle", "0x5500", "", "1.00 MiB"]], "rows")
     text = " ".join(browser.text("#streams")[0].split())
     for want in ("Asked twice, 8.2 ms apart. Busy both times: the work that was unfinished need not be the same.", "2 others are idle",
                  "Streams that programs and other libraries make are not known."):

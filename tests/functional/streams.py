@@ -146,6 +146,157 @@ def test_streams_of_all_releases():
             print(f"  {version}: {len(found)} streams", flush=True)
 
 
+def waits_of(allocator):
+    """{(device, handle or name): (blocks, bytes)} that wait, where all of it is known."""
+    waits = allocator["waits"]
+    equal((waits["state"], waits["eventless"]), ("known", {"bytes": 0, "blocks": 0}), "what is known of waits")
+    return {(w["device"], int(w["handle"], 16) if w["handle"] else (w["kind"], w["priority"], w["number"])): (w["blocks"], w["bytes"])
+            for w in waits["streams"]}
+
+
+AWAITING = """
+made = ctypes.c_void_p()
+ours()
+cuda.cuStreamCreate(ctypes.byref(made), 1)
+own = torch.cuda.ExternalStream(made.value, device="cuda:0")
+MIB = 1 << 20
+def used(mib, *streams, on=None):
+    with torch.cuda.stream(on or torch.cuda.default_stream()):
+        memory = torch.empty(mib * MIB, dtype=torch.uint8, device="cuda:0")
+    for stream in streams:
+        memory.record_stream(stream)
+def pending():
+    blocks = [b for s in torch.cuda.memory_snapshot() for b in s["blocks"] if b["state"] in ("active_pending_free", "active_awaiting_free")]
+    return len(blocks), sum(b["size"] for b in blocks)
+def loop():
+    while not stop:
+        spin(pool[1], 0.0005)
+        spin(pool[2], 0.001)
+        used(2, pool[1], pool[2])
+        time.sleep(0.0001)
+"""
+MIB = 1 << 20
+
+
+def test_streams_awaiting():
+    """Blocks that were freed, by the stream that they wait for, against the program that used them and PyTorch's own snapshot."""
+    for version in versions():
+        with Program(version) as program:
+            program.do(f"exec({AWAITING!r})")
+            program.do("used(2, pool[0])")  # idle: it is over at the next allocation
+            program.do("[spin(s, 100) for s in (pool[1], pool[2], high, own, torch.cuda.default_stream())]")
+            program.do("used(40, pool[1]); used(24, pool[1], pool[2]); used(2, high); used(32, own, pool[2], high); used(2, pool[1])")
+            program.do("used(20, torch.cuda.default_stream(), on=pool[3])")
+            _, one, two, _, high = program.handles
+            want = {(0, one): (3, 66 * MIB), (0, two): (2, 56 * MIB), (0, high): (2, 34 * MIB), (0, int(program.ask("made.value"))): (1, 32 * MIB),
+                    (0, 0): (1, 20 * MIB)}
+            pending = eval(program.ask("pending()"))
+            data = program.report()
+            allocator = data["pytorch"]["allocators"][0]
+            equal(waits_of(allocator), want, f"{version}: what they wait for")
+            equal((allocator["totals"]["awaiting_free"]["blocks"], allocator["totals"]["awaiting_free"]["bytes"]), pending, "PyTorch's own")
+            equal(pending, (6, 120 * MIB), "as the program did it")
+            found = {(0, h): s["awaiting_free"] for h, s in asked(data["streams"]).items()}
+            equal({k: (a["blocks"], a["bytes"]) for k, a in found.items() if a["blocks"]}, want, "beside the streams")
+            for how in ("--read-only", "--no-stop"):
+                names = {one: ("pool", 0, 1), two: ("pool", 0, 2), high: ("pool", -1, 0)}
+                equal(waits_of(program.report(how)["pytorch"]["allocators"][0]), {(0, names.get(h, h)): v for (_, h), v in want.items()}, how)
+            for width in ("80", "160"):
+                out = report(program.pid, "--once", "--no-owners", "--width", width, expect=COMPLETE)[1]
+                check(max(map(len, out.splitlines())) <= int(width), "width", out)
+                text = " ".join(out.split())
+                check("3 blocks (66.0 MiB) that were freed wait for its work; they cannot be used again until it is done" in text, "several", text)
+                check("1 block (20.0 MiB) that was freed waits for its work; it cannot be used again until that is done" in text, "one", text)
+                check("wait for PyTorch stream 1 66.0 MiB 3 wait for PyTorch stream 2 56.0 MiB 2 wait for stream 0, priority -1 34.0 MiB 2 "
+                      "wait for another stream 32.0 MiB 1" in text, "in the table of memory, the largest first", text)
+
+
+def test_streams_awaiting_what_is_over():
+    """The work is over, and PyTorch has not looked since: it is said so."""
+    with Program() as program:
+        program.do(f"exec({AWAITING!r})")
+        program.do("spin(pool[1], 0.05); used(40, pool[1]); torch.cuda.synchronize()")
+        data = program.report()
+        equal(waits_of(data["pytorch"]["allocators"][0]), {(0, program.handles[1]): (1, 40 * MIB)}, "waits")
+        text = " ".join(report(program.pid, "--once", "--no-owners", expect=COMPLETE)[1].split())
+        check("waited for its work, which is over; PyTorch sees that at its next allocation" in text and "5 others are idle" in text, "text", text)
+        program.do("used(2)")
+        equal(waits_of(program.report()["pytorch"]["allocators"][0]), {}, "it has looked")
+
+
+def test_streams_awaiting_a_capture():
+    """What is freed during a capture gets its event at the end of it."""
+    for version in usual_versions():
+        with Program(version) as program:
+            program.do(f"exec({AWAITING!r})")
+            program.do("spin(pool[1], 100); memory = torch.empty(40 * MIB, dtype=torch.uint8, device='cuda'); memory.record_stream(pool[1])")
+            program.do("g = torch.cuda.CUDAGraph(); torch.cuda.set_stream(pool[3]); g.capture_begin(); del memory")
+            equal(eval(program.ask("pending()")), (1, 40 * MIB), "PyTorch's own")
+            waits = program.report("--read-only")["pytorch"]["allocators"][0]["waits"]
+            equal(waits, {"state": "known", "eventless": {"blocks": 1, "bytes": 40 * MIB}, "streams": []}, f"{version}: waits")
+            out = report(program.pid, "--once", "--no-owners", "--read-only", expect=COMPLETE)[1]
+            check("wait for the end of a capture" in out, "text", out)
+
+
+def test_streams_awaiting_of_a_busy_program():
+    """It frees, and PyTorch looks, all the time: what is said to be known is the whole truth."""
+    with Program() as program:
+        program.do(f"exec({AWAITING!r})")
+        program.do("thread(loop)")
+        states = {}
+        for how in ((), ("--read-only",), ("--no-stop",)):
+            for _ in range(4 if QUICK else 40):
+                allocator = program.report(*how, expect=(COMPLETE, PARTIAL))["pytorch"]["allocators"][0]
+                waits, totals = allocator["waits"], allocator["totals"]
+                states[waits["state"]] = states.get(waits["state"], 0) + 1
+                if waits["state"] != "known":
+                    equal((waits["streams"], waits["eventless"]["blocks"]), ([], 0), "nothing is said")
+                    continue
+                # Each waits for both streams, or still for one of them.
+                numbers = {w["number"]: w["blocks"] for w in waits["streams"]}
+                check(max(numbers.values(), default=0) <= totals["awaiting_free"]["blocks"] <= sum(numbers.values()), "all of them", numbers, totals)
+                check(set(numbers) <= {1, 2}, "the streams", numbers)
+        program.do("stop = True")
+        print(f"  {states}", flush=True)
+        check(states.get("known", 0) > sum(states.values()) / 4, "known", states)
+
+
+def pending_in(path):
+    """{device: (blocks, bytes)} that await their free in a file that c10_driver wrote."""
+    pending = {}
+    with open(path, encoding="utf-8") as file:
+        for line in map(str.split, file):
+            if line[0] == "block" and line[6] == "active_pending_free":
+                blocks, size = pending.get(int(line[1]), (0, 0))
+                pending[int(line[1])] = (blocks + 1, size + int(line[4]))
+    return pending
+
+
+def test_streams_awaiting_of_all_releases():
+    """In the libraries of all releases that are here, from inside and outside, against the library's own snapshot."""
+    releases = sorted(v for v in os.listdir(os.path.join(CACHE, "torch-lib")) if os.path.exists(os.path.join(CACHE, "torch-lib", v, "c10_driver")))
+    if not releases:
+        raise Skip("no release is set up: sh tests/setup/torch-lib.sh")
+    for version in releases:
+        env = dict(os.environ, SIMCUDA_CTL=scratch("control"))
+        with target(["sh", RUN_SIM, version, "--", "c10_driver"], ready="ok ready", bufsize=0, env=env) as proc:
+            def tell(command):
+                proc.stdin.write(command.encode() + b"\n")
+                return proc.stdout.readline().decode().split()  # noqa: B023
+            pid, path = int(tell("pid")[-1]), scratch("snapshot")
+            for command in ("device 0", "alloc 2 3000000", "pending 45 70000", "private 2 5000", "pending 3 5000000", "device 1", "pending 2 3000000",
+                            f"snapshot {path}"):
+                equal(tell(command)[0], "ok", command)
+            pending = pending_in(path)
+            equal([pending[0][0], pending[1][0]], [48, 2], f"{version}: PyTorch's own, {pending}")
+            for how in ((), ("--read-only",), ("--no-stop",)):
+                for allocator in report_json(pid, "--once", "--no-owners", *how, expect=COMPLETE)["pytorch"]["allocators"]:
+                    found = waits_of(allocator)
+                    equal(list(found.values()), [pending[allocator["device"]]], f"{version} {how}: GPU {allocator['device']}")
+                    equal([(w["device"], w["kind"], w["number"]) for w in allocator["waits"]["streams"]], [(allocator["device"], "pool", 2)], "the stream")
+            print(f"  {version}: {pending}", flush=True)
+
+
 def test_streams_default():
     with Program() as program:
         program.do("torch.cuda._sleep(%d)" % (100 * SECOND))

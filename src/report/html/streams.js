@@ -11,7 +11,9 @@
 	const stateOf = (s) => (known(s.error) ? "CUDA error " + s.error : s.state === "moving" ? (s.looks[0] === "busy" ? "busy, then idle" :
 		"idle, then busy") : STATES[s.state] || s.state);
 
-	const isShown = (s) => s.state !== "idle" && (s.state !== "unknown" || known(s.error) || s.kind === "external");
+	const waiting = (s) => (s.awaiting_free ? s.awaiting_free.bytes : 0); /* reports of before have none */
+
+	const isShown = (s) => waiting(s) > 0 || (s.state !== "idle" && (s.state !== "unknown" || known(s.error) || s.kind === "external"));
 
 	/* Why it was not asked at that moment. */
 	const WHY = {
@@ -35,6 +37,7 @@
 		{ title: "State", value: stateOf, cell: (s) => vt.el("span", { class: known(s.error) ? "alarm" : null }, stateOf(s)) },
 		{ title: "Handle", value: (s) => (["0x0", "0x2"].includes(s.handle) ? "" : s.handle) },
 		{ title: "In use", number: true, value: (s) => s.bytes, cell: (s) => (s.bytes ? vt.bytes(s.bytes) : "") },
+		{ title: "Freed, waits for it", number: true, value: waiting, cell: (s) => (waiting(s) ? vt.bytes(waiting(s)) : "") },
 	], streams, { caption: "Streams that have, or may have, unfinished work" }).element;
 
 	vt.view({
@@ -43,7 +46,7 @@
 		wanted: ({ json }) => Boolean(json.streams),
 		render: (section, { json }) => {
 			const { streams, looks, apart_ms: apart, pools_known: poolsKnown } = json.streams;
-			const shown = streams.filter(isShown), idle = streams.filter((s) => s.state === "idle").length;
+			const shown = streams.filter(isShown), idle = streams.filter((s) => s.state === "idle" && !isShown(s)).length;
 
 			vt.append(section, [
 				known(apart) ? vt.el("p", { class: "note" }, "Asked twice, " + vt.milliseconds(apart) + " apart." +

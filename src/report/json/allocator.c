@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/awaiting.h"
 #include "report/json/amount.h"
 #include "report/json/owners.h"
 #include "report/json/recorder.h"
@@ -53,6 +54,49 @@ static void write_totals(struct vt_json *json, const struct vt_model_allocator *
 		vt_json_uint(json, "everything_else_bytes", a->other_bytes);
 	else
 		vt_json_null(json, "everything_else_bytes");
+	vt_json_end_object(json);
+}
+
+static void write_wait(struct vt_json *json, const struct vt_model *model,
+		       const struct vt_torch_wait *wait)
+{
+	const struct vt_model_stream *stream = vt_torch_wait_stream(model, wait);
+	bool of_pool = wait->kind == VT_TORCH_STREAM_POOL;
+
+	vt_json_object_line(json, NULL);
+	vt_json_int(json, "device", wait->device);
+	if (of_pool && !stream)
+		vt_json_null(json, "handle");
+	else
+		vt_json_hex(json, "handle", of_pool ? stream->handle : wait->handle);
+	vt_json_text(json, "kind",
+		     vt_stream_kind_name(of_pool      ? VT_STREAM_IS_POOL :
+					 wait->handle ? VT_STREAM_IS_EXTERNAL :
+							VT_STREAM_IS_DEFAULT));
+	if (of_pool) {
+		vt_json_int(json, "priority", wait->priority);
+		vt_json_uint(json, "number", wait->number);
+	} else {
+		vt_json_null(json, "priority");
+		vt_json_null(json, "number");
+	}
+	vt_json_uint(json, "bytes", wait->bytes);
+	vt_json_uint(json, "blocks", wait->blocks);
+	vt_json_end_object(json);
+}
+
+static void write_waits(struct vt_json *json, const struct vt_model *model,
+			const struct vt_model_allocator *a)
+{
+	const struct vt_torch_waits *waits = &a->result.waits;
+
+	vt_json_object_line(json, "waits");
+	vt_json_text(json, "state", vt_torch_waits_name(waits->state));
+	vt_json_amount(json, "eventless", waits->eventless_bytes, waits->eventless_blocks);
+	vt_json_array(json, "streams");
+	for (size_t i = 0; i < waits->n; i++)
+		write_wait(json, model, &waits->list[i]);
+	vt_json_end_array(json);
 	vt_json_end_object(json);
 }
 
@@ -215,6 +259,7 @@ void vt_json_allocator(struct vt_json *json, const struct vt_model *model,
 	vt_json_uint(json, "read_ns", a->result.read_ns);
 	vt_json_hex(json, "object", a->result.allocator);
 	write_totals(json, a);
+	write_waits(json, model, a);
 	write_statistics(json, a);
 	write_groups(json, model, a->device);
 	write_segments(json, model, a, blocks);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/json/streams.h"
 
+#include "report/json/amount.h"
+
 static void write_look(struct vt_json *json, const struct vt_model_streams_look *look)
 {
 	vt_json_object_line(json, NULL);
@@ -10,7 +12,8 @@ static void write_look(struct vt_json *json, const struct vt_model_streams_look 
 	vt_json_end_object(json);
 }
 
-static void write_stream(struct vt_json *json, const struct vt_model_stream *stream)
+static void write_stream(struct vt_json *json, const struct vt_model_stream *stream,
+			 bool waits_known)
 {
 	vt_json_object_line(json, NULL);
 	vt_json_int(json, "device", stream->device);
@@ -34,6 +37,11 @@ static void write_stream(struct vt_json *json, const struct vt_model_stream *str
 		vt_json_null(json, "error");
 	vt_json_uint(json, "bytes", stream->bytes);
 	vt_json_uint(json, "blocks", stream->blocks);
+	if (waits_known)
+		vt_json_amount(json, "awaiting_free", stream->awaiting_bytes,
+			       stream->awaiting_blocks);
+	else
+		vt_json_null(json, "awaiting_free");
 	if (stream->nccl_known)
 		vt_json_bool(json, "nccl", stream->nccl);
 	else
@@ -61,7 +69,7 @@ void vt_json_streams(struct vt_json *json, const struct vt_model *model)
 		vt_json_null(json, "apart_ms");
 	vt_json_array(json, "streams");
 	for (size_t i = 0; i < streams->list.n; i++)
-		write_stream(json, &streams->list.data[i]);
+		write_stream(json, &streams->list.data[i], streams->waits_known);
 	vt_json_end_array(json);
 	vt_json_end_object(json);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "model/awaiting.h"
 #include "report/state_words.h"
 #include "report/text/bar.h"
 #include "report/text/ledger.h"
@@ -259,6 +260,48 @@ static void print_head(const struct vt_table *t, const struct vt_model_allocator
 	vt_line_end(t->line);
 }
 
+#define MAX_WAITS 6
+
+/* A block that several streams use is in the row of each. */
+static void print_waits(const struct vt_table *t, const struct vt_model_allocator *a)
+{
+	const struct vt_torch_waits *waits = &a->result.waits;
+
+	for (size_t i = 0; i < waits->n && i < MAX_WAITS; i++) {
+		const struct vt_torch_wait *wait = &waits->list[i];
+		struct vt_str label = { 0 };
+
+		vt_str_add(&label, "wait for ");
+		vt_torch_wait_say(&label, wait, a->device);
+		vt_table_row(t, &(struct vt_table_row){ 1, vt_str_get(&label), wait->bytes,
+							wait->blocks, NULL, false });
+		t->line->buf.failed |= label.failed;
+		vt_str_deinit(&label);
+	}
+	if (waits->n > MAX_WAITS) {
+		vt_line_pad(t->line, 4);
+		vt_line_addf(t->line, VT_DIM, "%u more streams in the JSON report",
+			     (unsigned int)(waits->n - MAX_WAITS));
+		vt_line_end(t->line);
+	}
+	if (waits->eventless_blocks)
+		vt_table_row(t, &(struct vt_table_row){ 1, "wait for the end of a capture",
+							waits->eventless_bytes,
+							waits->eventless_blocks, NULL, false });
+}
+
+static void print_awaiting(const struct vt_table *t, const struct vt_model_allocator *a)
+{
+	bool known = a->result.waits.state == VT_TORCH_WAITS_KNOWN;
+
+	vt_table_row(t, &(struct vt_table_row){ 0, "awaiting free", a->awaiting_bytes,
+						a->awaiting_blocks,
+						known ? "freed, in use by another stream" :
+							"freed, in use; by what is not known",
+						.shade = VT_SHADE_IN_USE });
+	print_waits(t, a);
+}
+
 static void print_torch_rows(const struct vt_table *t, const struct vt_model_allocator *a)
 {
 	vt_table_row(t, &(struct vt_table_row){ 0, "in use by PyTorch", a->allocated_bytes,
@@ -273,10 +316,7 @@ static void print_torch_rows(const struct vt_table *t, const struct vt_model_all
 							a->rounding_bytes, VT_NO_BLOCKS, NULL,
 							false });
 	if (a->awaiting_bytes > 0)
-		vt_table_row(t, &(struct vt_table_row){ 0, "awaiting free", a->awaiting_bytes,
-							a->awaiting_blocks,
-							"freed, in use by another stream",
-							.shade = VT_SHADE_IN_USE });
+		print_awaiting(t, a);
 	vt_table_row(t, &(struct vt_table_row){ 0, "cached by PyTorch", a->cached_bytes,
 						a->cached_blocks, .shade = VT_SHADE_CACHED });
 	if (a->private_cached_bytes > 0)

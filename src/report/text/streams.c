@@ -54,6 +54,36 @@ void vt_text_stream_doing(struct vt_str *text, const struct vt_model_stream *str
 		vt_str_add(text, words[stream->state]);
 }
 
+/*
+ * PyTorch looks whether they are over when it is asked for memory. A stream that was idle the
+ * second time, after the blocks were read, has done all that they waited for.
+ */
+static void print_waits(struct vt_line *line, const struct vt_model_stream *stream)
+{
+	struct vt_str text = { 0 };
+	char number[VT_NUM_MAX], size[VT_NUM_MAX];
+	bool one = stream->awaiting_blocks == 1;
+
+	if (!stream->awaiting_blocks)
+		return;
+	vt_str_addf(&text, "%s block%s (%s) that %s freed ",
+		    vt_format_count(number, stream->awaiting_blocks), one ? "" : "s",
+		    vt_format_size(size, stream->awaiting_bytes), one ? "was" : "were");
+	if (stream->doing[1] == VT_STREAM_DOES_IDLE)
+		vt_str_addf(&text, "waited for its work, which is over; PyTorch sees that at its "
+				   "next allocation");
+	else
+		vt_str_addf(&text, "wait%s for its work%s", one ? "s" : "",
+			    stream->state == VT_STREAM_BUSY_STATE ?
+				    one ? "; it cannot be used again until that is done" :
+					  "; they cannot be used again until it is done" :
+				    "");
+	vt_line_pad(line, NAME_COLUMN + 2);
+	vt_line_wrap(line, VT_DIM, vt_str_get(&text), NAME_COLUMN + 2, 2);
+	line->buf.failed |= text.failed;
+	vt_str_deinit(&text);
+}
+
 static void print_stream(struct vt_line *line, const struct vt_model_stream *stream, bool names_gpu)
 {
 	struct vt_str name = { 0 }, doing = { 0 };
@@ -87,6 +117,7 @@ static void print_stream(struct vt_line *line, const struct vt_model_stream *str
 	line->buf.failed |= name.failed || doing.failed;
 	vt_str_deinit(&name);
 	vt_str_deinit(&doing);
+	print_waits(line, stream);
 }
 
 /* Why it was not asked at that moment; NULL: it was. */
@@ -124,18 +155,32 @@ static void print_why(struct vt_line *line, const struct vt_model_streams *strea
 	vt_line_wrap(line, VT_DIM, text, 2, 3);
 }
 
-/* Streams that have, or may have, unfinished work are shown by name. */
+/* Streams that have, or may have, unfinished work, or that blocks wait for, are shown by name. */
 static bool is_shown(const struct vt_model_stream *stream)
 {
+	if (stream->awaiting_blocks)
+		return true;
 	return stream->state != VT_STREAM_IDLE_STATE &&
 	       (stream->state != VT_STREAM_UNKNOWN_STATE || stream->error ||
 		stream->kind == VT_STREAM_IS_EXTERNAL);
 }
 
+static size_t count_other_idle(const struct vt_model *model)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->streams.list.n; i++) {
+		const struct vt_model_stream *stream = &model->streams.list.data[i];
+
+		n += stream->state == VT_STREAM_IDLE_STATE && !is_shown(stream);
+	}
+	return n;
+}
+
 static void print_rest(struct vt_line *line, const struct vt_model *model, size_t shown,
 		       size_t more)
 {
-	size_t idle = vt_model_streams_count(model, VT_STREAM_IDLE_STATE);
+	size_t idle = count_other_idle(model);
 	char number[VT_NUM_MAX];
 
 	if (more) {

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "model/awaiting.h"
 #include "model/model.h"
 
 static struct vt_model model;
@@ -97,6 +98,126 @@ static void test_blocks(void **unused)
 	assert_int_equal(list[2].state, VT_STREAM_UNKNOWN_STATE);
 	assert_null(vt_model_stream(&model, 1, 0));
 	vt_model_deinit(&model);
+}
+
+static struct vt_model_allocator *add_allocator(struct vt_model *to)
+{
+	struct vt_model_allocator *a = vt_vec_append(&to->allocators);
+
+	assert_non_null(a);
+	*a = (struct vt_model_allocator){ .exact = true,
+					  .awaiting_bytes = 4096,
+					  .awaiting_blocks = 4 };
+	a->result.waits = (struct vt_torch_waits){
+		.state = VT_TORCH_WAITS_KNOWN,
+		.n = 3,
+		.eventless_blocks = 1,
+		.eventless_bytes = 512,
+		.list = { { .kind = VT_TORCH_STREAM_POOL,
+			    .priority = -1,
+			    .number = 7,
+			    .blocks = 3,
+			    .bytes = 3584 },
+			  { .kind = VT_TORCH_STREAM_DEFAULT, .blocks = 2, .bytes = 1024 },
+			  { .kind = VT_TORCH_STREAM_OTHER,
+			    .handle = 0x9000,
+			    .device = 1,
+			    .blocks = 1,
+			    .bytes = 512 } },
+	};
+	return a;
+}
+
+/* Blocks that were freed are counted for the streams that they wait for. */
+static void test_waits(void **unused)
+{
+	const struct vt_model_stream *stream;
+	struct vt_model_allocator *a;
+
+	(void)unused;
+	vt_model_init(&model);
+	model.streams.wanted = true;
+	add(&model, 0, 0, VT_STREAM_DOES_IDLE, VT_STREAM_DOES_IDLE);
+	add(&model, 0, 0x5000, VT_STREAM_DOES_BUSY, VT_STREAM_DOES_BUSY)->number = 7;
+	stream = add(&model, 0, 0x6000, VT_STREAM_DOES_BUSY, VT_STREAM_DOES_BUSY);
+	((struct vt_model_stream *)stream)->number = 7;
+	((struct vt_model_stream *)stream)->priority = -1;
+	a = add_allocator(&model);
+	vt_account_waits(a);
+	assert_int_equal(a->result.waits.state, VT_TORCH_WAITS_KNOWN);
+	assert_true(vt_model_streams_account(&model));
+	assert_true(model.streams.waits_known);
+	assert_int_equal(model.streams.list.n, 4);
+	assert_int_equal(vt_model_stream(&model, 0, 0x5000)->awaiting_blocks, 0);
+	assert_int_equal(vt_model_stream(&model, 0, 0x6000)->awaiting_blocks, 3);
+	assert_int_equal(vt_model_stream(&model, 0, 0x6000)->awaiting_bytes, 3584);
+	assert_int_equal(vt_model_stream(&model, 0, 0)->awaiting_bytes, 1024);
+	assert_int_equal(vt_model_stream(&model, 1, 0x9000)->awaiting_bytes, 512);
+	assert_int_equal(vt_model_stream(&model, 1, 0x9000)->kind, VT_STREAM_IS_EXTERNAL);
+	vt_model_deinit(&model);
+
+	/* Of one device it is not known: then of no stream, and what is known stays. */
+	vt_model_init(&model);
+	model.streams.wanted = true;
+	add_allocator(&model);
+	add_allocator(&model)->result.waits.state = VT_TORCH_WAITS_CHANGED;
+	vt_account_waits(&model.allocators.data[1]);
+	assert_int_equal(model.allocators.data[1].result.waits.n, 0);
+	assert_true(vt_model_streams_account(&model));
+	assert_false(model.streams.waits_known);
+	assert_int_equal(model.allocators.data[0].result.waits.n, 3);
+	vt_model_deinit(&model);
+}
+
+/* From inside the process anything may come. */
+static void test_impossible_waits(void **unused)
+{
+	(void)unused;
+	for (int i = 0; i < 14; i++) {
+		struct vt_model_allocator *a;
+		struct vt_torch_waits *waits;
+		unsigned int expected = VT_TORCH_WAITS_MISMATCH;
+
+		vt_model_init(&model);
+		a = add_allocator(&model);
+		waits = &a->result.waits;
+		if (i == 0)
+			waits->n = VT_TORCH_MAX_WAITS + 1;
+		if (i == 1)
+			waits->n = UINT32_MAX;
+		if (i == 2)
+			waits->list[0].blocks = 5;
+		if (i == 3)
+			waits->list[0].bytes = UINT64_MAX;
+		if (i == 4)
+			waits->list[1].blocks = 0;
+		if (i == 5)
+			waits->list[1].device = -1;
+		if (i == 6)
+			waits->list[1].device = VT_TORCH_MAX_DEVICES;
+		if (i == 7)
+			waits->list[1].kind = 17;
+		if (i == 8)
+			waits->list[1].handle = 0x77;
+		if (i == 9)
+			waits->list[2] = waits->list[1];
+		if (i == 10)
+			waits->eventless_blocks = 5;
+		if (i == 11)
+			waits->n = 0; /* nobody waits for anything */
+		if (i == 12) {
+			waits->state = 4711;
+			expected = VT_TORCH_WAITS_UNREAD;
+		}
+		if (i == 13) {
+			a->exact = false;
+			expected = VT_TORCH_WAITS_UNREAD;
+		}
+		vt_account_waits(a);
+		if (waits->state != expected || waits->n || waits->eventless_blocks)
+			fail_msg("case %d: %u", i, waits->state);
+		vt_model_deinit(&model);
+	}
 }
 
 /* What the recorder of launches keeps of a stream says whether it is NCCL's. */
@@ -401,6 +522,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_blocks),
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_impossible_waits),
 		cmocka_unit_test(test_nccl),
 		cmocka_unit_test(test_not_wanted),
 		cmocka_unit_test(test_awaited_stream),

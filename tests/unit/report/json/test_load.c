@@ -52,9 +52,9 @@ static struct text json_of(const char *name)
 
 /* Keys that are not read, wherever they are. */
 static const char *const not_read[] = {
-	"consistency", "passes",       "dropped_blocks",  "lock",          "walk_ns", "read_ns",
-	"statistics",  "memory_pools", "context_threads", "user",          "uid",     "threads",
-	"state",       "tracer",       "uses_cuda",       "why_no_memory", "locals",
+	"consistency", "passes",       "dropped_blocks",  "waits",  "lock", "walk_ns", "read_ns",
+	"statistics",  "memory_pools", "context_threads", "user",   "uid",  "threads", "state",
+	"tracer",      "uses_cuda",    "why_no_memory",   "locals",
 };
 
 /* Without those keys; blocks and groups keep their state. */
