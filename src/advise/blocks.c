@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "advise/internal.h"
+#include "model/awaiting.h"
 
 /* From which share of the device on something is worth an advice. */
 #define WORTH(d) ((d)->total_bytes / 20)
@@ -73,6 +74,22 @@ static uint64_t count_pools(const struct vt_model *model, int device)
 	return tally.n;
 }
 
+/* The stream that most of it waits for. */
+static void add_waits(struct vt_advise *a, struct vt_model_advice *advice,
+		      const struct vt_model_allocator *allocator)
+{
+	const struct vt_torch_waits *waits = &allocator->result.waits;
+	struct vt_str text = { 0 };
+
+	if (!waits->n)
+		return;
+	vt_torch_wait_say(&text, &waits->list[0], allocator->device);
+	a->failed |= text.failed;
+	vt_advise_text(a, advice, "waits_for", vt_str_get(&text));
+	vt_advise_number(advice, "waits_for_bytes", waits->list[0].bytes);
+	vt_str_deinit(&text);
+}
+
 void vt_advise_awaiting(struct vt_advise *a)
 {
 	const struct vt_model *model = a->model;
@@ -89,6 +106,7 @@ void vt_advise_awaiting(struct vt_advise *a)
 		vt_advise_number(advice, "awaiting_bytes", allocator->awaiting_bytes);
 		vt_advise_number(advice, "awaiting_blocks", allocator->awaiting_blocks);
 		add_stream(a, advice, d->ordinal);
+		add_waits(a, advice, allocator);
 		if (advice)
 			advice->alarm = vt_advise_fails_now(model, d->ordinal);
 	}

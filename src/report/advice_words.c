@@ -174,7 +174,7 @@ static const struct words rules[VT_N_ADVICE_RULES] = {
 	[VT_ADVICE_AWAITING_FREE] = {
 		"GPU {device}: freed memory waits for streams",
 		"{awaiting_bytes} in {awaiting_blocks|block}, freed while another stream may use them[, most of "
-		"stream {stream}: {stream_bytes}]",
+		"stream {stream}: {stream_bytes}][; {waits_for_bytes} wait for {waits_for}]",
 	},
 	[VT_ADVICE_PRIVATE_POOLS] = {
 		"GPU {device}: private pools, as of CUDA graphs, keep {private_cached_bytes} to themselves",

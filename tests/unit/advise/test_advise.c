@@ -1027,6 +1027,15 @@ static void test_awaiting(void **state)
 		report_add_block(&model, VT_BLOCK_AWAITING_FREE, 200 * MIB, 200 * MIB);
 		report_add_segment(&model, 0, 0, 0);
 		report_add_block(&model, VT_BLOCK_AWAITING_FREE, 400 * MIB, 400 * MIB);
+		model.allocators.data[0].result.waits = (struct vt_torch_waits){
+			.state = VT_TORCH_WAITS_KNOWN,
+			.n = 2,
+			.list = { { .blocks = 1, .bytes = 300 * MIB },
+				  { .kind = VT_TORCH_STREAM_POOL,
+				    .number = 5,
+				    .blocks = 2,
+				    .bytes = 600 * MIB } },
+		};
 		advise();
 		if (!full) {
 			assert_int_equal(model.advice.items.n, 0);
@@ -1038,6 +1047,8 @@ static void test_awaiting(void **state)
 		check_text(advice, "stream", "0xabc0");
 		assert_int_equal(number(advice, "stream_bytes"), 500 * MIB);
 		assert_int_equal(number(advice, "awaiting_bytes"), 900 * MIB);
+		check_text(advice, "waits_for", "PyTorch stream 5");
+		assert_int_equal(number(advice, "waits_for_bytes"), 600 * MIB);
 		end();
 	}
 }
