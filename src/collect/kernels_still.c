@@ -137,6 +137,7 @@ static const char *why_not_quiet(struct looks *l)
 {
 	struct vt_arena *arena = &l->c->model->arena;
 
+	l->c->model->kernels.works = l->mover == l->c->target.proc.pid;
 	if (l->mover)
 		return vt_arena_printf(
 			arena,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "collect/standing.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
  * progress bars, exporters of metrics.
  */
 #define BUSY_PERCENT 2
+#define ASIDE_NS (10 * VT_NS_PER_MS) /* how often it is seen which processors they are on */
 
 bool vt_standing_init(struct vt_standing *s, pid_t pid, struct vt_memsrc *src)
 {
@@ -76,17 +78,53 @@ static bool has_returned(const struct vt_standing *s, const struct vt_quiet_wait
 	return false;
 }
 
-/* Without a pause: a launch that comes between two waits takes a few microseconds. */
-void vt_standing_watch(struct vt_standing *s, uint64_t until_ns)
+/*
+ * To the processors on which none of the waiting threads runs: what one does for microseconds is
+ * only seen from another one. The kernel may leave both on one for long.
+ */
+static void step_aside(const struct vt_standing *s, const cpu_set_t *all)
 {
-	uint64_t now_ns = vt_now_ns();
+	cpu_set_t others = *all;
 
-	if (!s->waits.n && now_ns < until_ns)
-		vt_sleep_ns(until_ns - now_ns);
+	for (size_t i = 0; i < s->waits.n; i++) {
+		struct vt_thread_info info = { 0 };
+		VT_ERROR struct vt_error *err =
+			vt_thread_info_read(&info, s->pid, s->waits.data[i].wait.tid);
+
+		if (!err && info.cpu >= 0 && info.cpu < CPU_SETSIZE)
+			CPU_CLR((size_t)info.cpu, &others);
+	}
+	if (CPU_COUNT(&others))
+		(void)sched_setaffinity(0, sizeof(others), &others);
+}
+
+/* Without a pause: a launch that comes between two waits takes a few microseconds. */
+static void read_until(struct vt_standing *s, uint64_t until_ns)
+{
 	while (!s->returned && !vt_deadline_passed(until_ns))
 		for (size_t i = 0; i < s->waits.n; i++)
 			if (has_returned(s, &s->waits.data[i].wait))
 				s->returned = s->waits.data[i].wait.tid;
+}
+
+void vt_standing_watch(struct vt_standing *s, uint64_t until_ns)
+{
+	cpu_set_t all;
+	bool movable = !sched_getaffinity(0, sizeof(all), &all);
+	uint64_t now_ns;
+
+	while (!s->returned && (now_ns = vt_now_ns()) < until_ns) {
+		uint64_t next_ns = now_ns + ASIDE_NS < until_ns ? now_ns + ASIDE_NS : until_ns;
+
+		if (movable && s->waits.n)
+			step_aside(s, &all);
+		if (s->waits.n)
+			read_until(s, next_ns);
+		else
+			vt_sleep_ns(next_ns - now_ns);
+	}
+	if (movable)
+		(void)sched_setaffinity(0, sizeof(all), &all);
 }
 
 static bool waited_throughout(struct vt_standing *s, pid_t tid)

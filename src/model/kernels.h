@@ -80,6 +80,7 @@ struct vt_model_kernels {
 	const char *why;      /* the debugger's own last line, or ours; NULL none */
 	const char *debugger; /* its path; NULL: none was found */
 	double took_ms;       /* about as long as the process stood still */
+	bool works;           /* it is not asked, for the main thread went on within a second */
 	size_t more;          /* kernels that are not in the list */
 	VT_VEC(struct vt_model_kernel) kernels;
 	VT_VEC(struct vt_model_kernel_place) places; /* of a kernel together, most threads first */

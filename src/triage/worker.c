@@ -321,6 +321,9 @@ static void complete_member(struct worker *w, const struct vt_error *why, const 
 {
 	member->file = file;
 	member->moved = why ? -1 : has_moved(w);
+	/* A thread that polls for a GPU runs, whether it hangs or not. */
+	if (member->moved < 0 && !why && w->model.kernels.works)
+		member->moved = 1;
 	if (why && !w->suspect->core)
 		member->process_state = state_now(w->suspect);
 }

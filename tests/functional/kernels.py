@@ -226,14 +226,14 @@ int main(int argc, char **argv)
 		function();
 }
 """
-# A step of some 50 us, and a wait for the device of 20 ms, again and again.
+# A step, 0.1 ms for 250000 turns, and a wait for the device of 20 ms, again and again.
 STEPS = """
 #include <stdio.h>
 int cuEventSynchronize(void);
 static volatile unsigned long turns;
 static void __attribute__((noinline)) step(void)
 {
-	for (int i = 0; i < 25000; i++)
+	for (int i = 0; i < TURNS; i++)
 		turns++;
 }
 int main(void)
@@ -312,7 +312,7 @@ def test_comes_back():
     """A thread that waits for the device at each stop, and launches in between, for a short time."""
     stand_in = debugger(sample("idle.txt"))
     driver = stand_in_driver()
-    with target([compile_c(STEPS, driver)], ready="READY", env=dict(os.environ, LD_PRELOAD=driver)) as proc:
+    with target([compile_c(STEPS, driver, "-DTURNS=250000")], ready="READY", env=dict(os.environ, LD_PRELOAD=driver)) as proc:
         for _ in range(3):
             data, _ = ask(proc.pid, stand_in)
             equal(data["kernels"]["state"], "refused", "state")

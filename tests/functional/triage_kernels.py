@@ -11,7 +11,7 @@ import sys
 import time
 
 from harness import COMPLETE, PARTIAL, USAGE, Skip, check, compile_c, equal, main, proc_state, schema_errors, scratch, target, vramtap, wait_until
-from kernels import SAMPLES, TRACER, debugger, left_alone, runs_on, sample, stand_in_driver
+from kernels import SAMPLES, STEPS, TRACER, debugger, left_alone, runs_on, sample, stand_in_driver
 from triage import by_pid, load, triage
 from triage_collectives import job, outliers, verdicts
 
@@ -109,6 +109,18 @@ def test_debugger_disturbs_nothing_that_is_said():
     with ranks(2) as both:
         _, report, _ = ask(both, debugger(f"kill -STOP $pid; sleep 0.1; kill -CONT $pid; {in_a_collective()}"))
         equal([by_pid(report)[p.pid].get("moved") for p in both], [False] * 2, "moved")
+
+
+def test_what_goes_on_has_moved():
+    """A main thread that polls for the GPU runs, whether it hangs or not; the looks before the debugger tell."""
+    driver = stand_in_driver()
+    program = compile_c(STEPS, driver, "-DTURNS=1000000")
+    with contextlib.ExitStack() as both:
+        processes = [both.enter_context(target([program], ready="READY", env=dict(os.environ, LD_PRELOAD=driver, RANK=str(i), LOCAL_RANK=str(i), WORLD_SIZE="2")))
+                     for i in range(2)]
+        _, report, _ = ask(processes, debugger(in_a_collective()), expect=PARTIAL)
+        equal([k["state"] for k in kernels_of(report, processes)], ["refused"] * 2, "states")
+        equal([by_pid(report)[p.pid].get("moved") for p in processes], [True] * 2, "moved")
 
 
 def test_exception():
