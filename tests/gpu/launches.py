@@ -146,7 +146,7 @@ assert lib.wait_value(c.cuda_stream, on_device.data_ptr(), 0) == 0
 print("LAUNCHED", hex(a.cuda_stream), hex(b.cuda_stream), hex(c.cuda_stream), hex(at), flush=True)
 sys.stdin.readline()
 host[2] = 1; c.synchronize()
-host[0] = 1; torch.cuda.synchronize()
+host[0] = 1; a.synchronize(); b.synchronize()
 print("DONE", host[1].item(), flush=True)
 sys.stdin.readline()
 """
@@ -338,6 +338,7 @@ def test_launches_deadlock():
             alarms = [h["text"] for h in data["headlines"] if h["code"] == "stream-deadlock"]
             print("  ", alarms)
             equal(len(alarms), 1, "headlines")
+            check(alarms[0].startswith("likely a deadlock between streams"), "how sure it is", alarms)
             go_on(proc)
             equal(until(proc, "DONE"), ["1"], "the result")
             _, streams, _ = read(proc)

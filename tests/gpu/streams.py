@@ -23,6 +23,20 @@ streams = [torch.cuda.Stream() for _ in range(4)]
 launch(function, 1, 32, streams[3])
 wait_for(1)
 """
+# Memory that was freed while two streams were told to use it, one of which has a kernel that does not end.
+FREED = kernels.PROGRAM + """
+function = build()
+streams = [torch.cuda.Stream() for _ in range(4)]
+launch(function, 1, 32, streams[3])
+def free_one(mib, *used_by):
+    x = torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+    for stream in used_by: x.record_stream(stream)
+free_one(40, streams[3]); free_one(60, streams[3], streams[1]); free_one(30, streams[1])
+torch.zeros(1, device="cuda")  # takes back what is over: the last one
+pending = [b["size"] for s in torch.cuda.memory_snapshot() for b in s["blocks"] if b["state"] in ("active_pending_free", "active_awaiting_free")]
+open(os.environ["VRAMTAP_TEST_END"], "w").write(" ".join(map(str, pending)))
+wait_for(1)
+"""
 IN_GRAPH = kernels.PROGRAM + """
 function, stream, graph = build(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph, stream=stream):
@@ -153,6 +167,22 @@ def test_streams_never_ends():
         _, streams, _ = ask(proc, "in a stream")
         found = states(streams)
         equal({key for key, state in found.items() if state == "busy"}, {("pool", 3)}, "busy")
+        show(proc)
+        kernels.ends_well(proc)
+
+
+def test_streams_freed():
+    """Which stream freed memory waits for: PyTorch's own snapshot knows how much, the program which."""
+    path = end_file()
+    with kernels.program(FREED, VRAMTAP_TEST_END=path) as proc:
+        with open(path, encoding="ascii") as file:
+            pending = [int(word) for word in file.read().split()]
+        os.unlink(path)
+        data, streams, _ = ask(proc, "freed memory")
+        totals = data["pytorch"]["allocators"][0]["totals"]["awaiting_free"]
+        equal((totals["blocks"], totals["bytes"]), (len(pending), sum(pending)), "PyTorch's own")
+        found = {s["number"]: s["awaiting_free"] for s in streams["streams"] if s["kind"] == "pool" and s["awaiting_free"]["blocks"]}
+        equal(found, {3: {"blocks": 2, "bytes": sum(pending)}}, f"by streams: {data['pytorch']['allocators'][0]['waits']}")
         show(proc)
         kernels.ends_well(proc)
 
