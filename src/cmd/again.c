@@ -24,7 +24,8 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Stuck or slow:", VT_AGAIN_GROUP },
 	{ "again", KEY_AGAIN, "N[xTIME]", 0,
 	  "Look N times, one second (or TIME, such as 5s or 200ms) apart, and say how long each "
-	  "thread has stood where; only the first look stops threads (default on a terminal: 2)",
+	  "thread has stood where; further looks stop no thread, but report then asks streams that "
+	  "had work once more (default on a terminal: 2)",
 	  0 },
 	{ "once", KEY_ONCE, NULL, 0, "Do not look a second time", 0 },
 	{ 0 },
@@ -102,8 +103,8 @@ bool vt_again_text_first(bool text)
 }
 
 /*
- * Nothing is stopped between the looks, nor during one: an interrupt need not release anything, and
- * only ends the waiting. Another one ends vramtap.
+ * Nothing is stopped between the looks, nor during a further one: an interrupt need not release
+ * anything, and only ends the waiting. Another one ends vramtap.
  */
 static volatile sig_atomic_t interrupted;
 
@@ -146,9 +147,9 @@ void vt_again_run(struct vt_again **again, size_t n, const struct vt_again_choic
 		}
 	}
 	vt_progress_end();
+	vt_ends_restore(old); /* what comes last may stop threads: a signal releases them first */
 	for (size_t i = 0; i < n; i++) {
 		vt_again_end(again[i], interval_ns, interrupted);
 		again[i] = NULL;
 	}
-	vt_ends_restore(old);
 }

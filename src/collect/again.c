@@ -7,6 +7,7 @@
 #include "advise/advise.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "collect/again_streams.h"
 #include "collect/again_torch.h"
 #include "target/glance.h"
 
@@ -17,8 +18,9 @@
 struct vt_again {
 	struct vt_subject subject;
 	struct vt_collect_options options;
-	struct vt_model *model; /* the report's */
-	struct vt_model *seen;  /* of the last look; the report's, or own */
+	const struct vt_collect_options *report; /* the report's */
+	struct vt_model *model;                  /* the report's */
+	struct vt_model *seen;                   /* of the last look; the report's, or own */
 	struct vt_model own;
 	struct vt_glances first, last;
 	struct vt_again_torch torch;
@@ -174,6 +176,7 @@ struct vt_again *vt_again_begin(const struct vt_subject *subject,
 		return NULL;
 	}
 	again->subject = *subject;
+	again->report = options;
 	again->options = (struct vt_collect_options){
 		.touch = VT_TOUCH_NOTHING,
 		.want = VT_WANT_THREADS,
@@ -388,6 +391,43 @@ bool vt_again_look(struct vt_again *again)
 	return true;
 }
 
+/*
+ * All streams that had unfinished work are idle by now. What waited for them goes on, which the
+ * last look was too early for; what still waits, waits for something else. Only that it moved
+ * counts: it has been woken up to ask the streams.
+ */
+static void look_who_went_on(struct vt_again *again)
+{
+	struct vt_model seen;
+	VT_ERROR struct vt_error *err = read_threads(again, &seen);
+	size_t n = err || is_over(again) ? 0 : seen.threads.n;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct vt_model_thread *now = &seen.threads.data[i];
+		const struct vt_model_thread *before = vt_model_thread(again->seen, now->tid);
+		struct vt_model_again_thread *t = find(&again->model->again, now->tid);
+
+		if (!t || !before || (t->moved != VT_AGAIN_STILL && t->moved != VT_AGAIN_SAME) ||
+		    compare(before, now) != VT_AGAIN_MOVED)
+			continue;
+		t->moved = VT_AGAIN_MOVED;
+		t->went_on = true;
+	}
+	vt_model_deinit(&seen);
+}
+
+/* After the last look, for it wakes up the threads. */
+static void ask_streams(struct vt_again *again)
+{
+	struct vt_model *model = again->model;
+
+	if (model->again.looks < 2 || is_over(again))
+		return;
+	vt_again_streams_ask(&again->subject, again->report, &again->first, model);
+	if (!is_over(again) && vt_model_streams_have_ended(&model->streams))
+		look_who_went_on(again);
+}
+
 void vt_again_end(struct vt_again *again, uint64_t interval_ns, bool interrupted)
 {
 	if (!again)
@@ -395,6 +435,8 @@ void vt_again_end(struct vt_again *again, uint64_t interval_ns, bool interrupted
 	again->model->again.interval_ns = interval_ns;
 	again->model->again.span_ns = again->last_ns - again->begin_ns;
 	again->model->again.interrupted = interrupted;
+	if (!interrupted)
+		ask_streams(again);
 	if (!vt_again_account(again->model))
 		vt_model_diag(again->model, VT_DIAG_NOTE, VT_STAGE_STACKS, "nomem",
 			      "not enough memory here for what a second look shows");

@@ -174,6 +174,23 @@ struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_m
 	return err;
 }
 
+struct vt_error *vt_collect_streams_later(const struct vt_subject *subject,
+					  const struct vt_collect_options *options,
+					  struct vt_model *model)
+{
+	struct vt_collect c = { .options = options, .model = model };
+	struct vt_error *err = open_target(&c, subject);
+
+	if (!err)
+		err = vt_target_lock(&c.target, options->budget_ns);
+	if (!err) {
+		vt_collect_find_torch(&c);
+		err = vt_collect_inside_streams(&c);
+	}
+	collect_deinit(&c);
+	return err;
+}
+
 struct vt_error *vt_collect_look(const struct vt_subject *subject,
 				 const struct vt_collect_options *options, struct vt_model *model)
 {

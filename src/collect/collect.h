@@ -193,6 +193,16 @@ struct vt_layout_seen {
 	const char *wheel;
 };
 
+/*
+ * Asks in a session of its own, which begins and ends here, which streams have unfinished work:
+ * once, into looks[0] of the model, which has nothing yet but the devices. Fails if it could not be
+ * asked at all. For a process of which a report was made with the same subject, and whose driver
+ * answered.
+ */
+struct vt_error *vt_collect_streams_later(const struct vt_subject *subject,
+					  const struct vt_collect_options *options,
+					  struct vt_model *model);
+
 /* Reads only the allocator's layout: no thread is stopped. */
 struct vt_error *vt_collect_layout(const struct vt_subject *subject, struct vt_model *model,
 				   struct vt_layout_seen *seen);
@@ -227,6 +237,8 @@ void vt_collect_environ(struct vt_collect *c);  /* collect/identity.c: of a live
 void vt_collect_launch(struct vt_model *model, const struct vt_launch *launch);
 /* collect/inside.c: the helper: devices, allocator */
 void vt_collect_inside(struct vt_collect *c);
+/* The same for the streams alone, of the devices that the model has. */
+struct vt_error *vt_collect_inside_streams(struct vt_collect *c);
 /* collect/inside.c: why nothing is known of the devices, if that was the caller's wish */
 void vt_collect_say_not_asked(struct vt_collect *c);
 /*

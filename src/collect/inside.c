@@ -491,3 +491,14 @@ void vt_collect_inside(struct vt_collect *c)
 	c->helper = NULL;
 	vt_helper_destroy(helper);
 }
+
+/* The driver has answered before, and which context is active the helper sees itself. */
+struct vt_error *vt_collect_inside_streams(struct vt_collect *c)
+{
+	if (!has_driver(c))
+		return vt_error_create(VT_ERR_NOTFOUND, "the process has no CUDA driver any more");
+	VT_TRY(start_helper(c, &c->helper));
+	c->driver = VT_DRIVER_ANSWERED;
+	vt_collect_streams(c, 0);
+	return NULL;
+}

@@ -561,7 +561,8 @@ static void say(struct judge *j, struct vt_str *text)
 		break;
 	case VT_AGAIN_IS_MOVES:
 		if (t && t->moved == VT_AGAIN_MOVED)
-			vt_str_addf(text, "not stuck: main thread moved within %.1f s", seconds);
+			vt_str_addf(text, "not stuck: main thread %s %.1f s",
+				    t->went_on ? "went on after" : "moved within", seconds);
 		else
 			vt_str_addf(text, "not stuck: it worked in %.1f s", seconds);
 		if (t)

@@ -74,6 +74,7 @@ struct vt_model_again_thread {
 	bool is_main, idle; /* idle: a pool thread that waited for work in every look */
 	bool deadlock;
 	enum vt_again_moved moved;
+	bool went_on; /* it moved only after the last look, when its streams were idle */
 	bool cpu_known;
 	uint64_t cpu_ns;    /* processor time */
 	unsigned int looks; /* that saw it */
@@ -96,6 +97,7 @@ struct vt_model_again {
 	bool torch_known;        /* torch_count is */
 	uint64_t torch_count;    /* blocks that PyTorch handed out and took back meanwhile */
 	double look_ms;          /* how long the longest look took */
+	double borrowed_us;      /* a thread, to ask the streams once more; 0: it was not */
 	VT_VEC(struct vt_model_again_thread) threads; /* main first, then by tid */
 };
 

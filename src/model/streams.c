@@ -63,11 +63,20 @@ double vt_model_streams_stopped_ms(const struct vt_model *model)
 	return ms;
 }
 
-/* ---- what both moments say ---- */
+/* ---- what the moments say ---- */
 
-static bool was(const struct vt_model_stream *stream, enum vt_stream_doing doing)
+unsigned int vt_model_streams_looks(const struct vt_model_streams *streams)
 {
-	return stream->doing[0] == doing || stream->doing[1] == doing;
+	return streams->looks[VT_STREAM_LATER].look ? VT_STREAM_LOOKS : VT_STREAM_LATER;
+}
+
+static unsigned int was(const struct vt_model_stream *stream, enum vt_stream_doing doing)
+{
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < VT_STREAM_LOOKS; i++)
+		n += stream->doing[i] == doing;
+	return n;
 }
 
 static enum vt_stream_state state_of(const struct vt_model_stream *stream)
@@ -81,8 +90,26 @@ static enum vt_stream_state state_of(const struct vt_model_stream *stream)
 							  VT_STREAM_UNKNOWN_STATE;
 	if (was(stream, VT_STREAM_DOES_IDLE))
 		return VT_STREAM_MOVING_STATE;
-	return was(stream, VT_STREAM_DOES_NOT_ASKED) ? VT_STREAM_BUSY_ONCE_STATE :
+	return was(stream, VT_STREAM_DOES_BUSY) == 1 ? VT_STREAM_BUSY_ONCE_STATE :
 						       VT_STREAM_BUSY_STATE;
+}
+
+void vt_model_streams_judge(struct vt_model_streams *streams)
+{
+	uint64_t first_ns = 0;
+
+	streams->n_asked = 0;
+	for (size_t i = 0; i < VT_STREAM_LOOKS; i++) {
+		uint64_t when_ns = streams->looks[i].when_ns;
+
+		if (!when_ns)
+			continue;
+		first_ns = first_ns ? first_ns : when_ns;
+		streams->n_asked++;
+		streams->apart_ns = when_ns - first_ns;
+	}
+	for (size_t i = 0; i < streams->list.n; i++)
+		streams->list.data[i].state = state_of(&streams->list.data[i]);
 }
 
 /* ---- blocks ---- */
@@ -188,18 +215,14 @@ static void find_nccl(struct vt_model *model)
 bool vt_model_streams_account(struct vt_model *model)
 {
 	struct vt_model_streams *streams = &model->streams;
-	const struct vt_model_streams_look *looks = streams->looks;
 	bool ok = true;
 
 	if (!streams->wanted)
 		return true;
-	if (looks[0].when_ns && looks[1].when_ns > looks[0].when_ns)
-		streams->apart_ns = looks[1].when_ns - looks[0].when_ns;
 	for (size_t i = 0; i < model->groups.n; i++)
 		ok = add_group(streams, &model->groups.data[i]) && ok;
 	ok = vt_model_streams_add_waits(model) && ok;
-	for (size_t i = 0; i < streams->list.n; i++)
-		streams->list.data[i].state = state_of(&streams->list.data[i]);
+	vt_model_streams_judge(streams);
 	find_nccl(model);
 	if (streams->list.n)
 		qsort(streams->list.data, streams->list.n, sizeof(*streams->list.data), compare);
@@ -232,6 +255,30 @@ const struct vt_model_stream *vt_model_busy_stream(const struct vt_model *model)
 	const struct vt_model_stream *stream = NULL;
 
 	return count_busy(model, &stream) == 1 ? stream : NULL;
+}
+
+bool vt_model_streams_are_busy(const struct vt_model_streams *streams)
+{
+	for (size_t i = 0; i < streams->list.n; i++)
+		if (is_busy(&streams->list.data[i]))
+			return true;
+	return false;
+}
+
+bool vt_model_streams_have_ended(const struct vt_model_streams *streams)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < streams->list.n; i++) {
+		const struct vt_model_stream *stream = &streams->list.data[i];
+
+		if (!was(stream, VT_STREAM_DOES_BUSY))
+			continue;
+		if (stream->doing[VT_STREAM_LATER] != VT_STREAM_DOES_IDLE)
+			return false;
+		any = true;
+	}
+	return any;
 }
 
 static bool was_idle_twice(const struct vt_model_stream *stream)

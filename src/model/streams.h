@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The streams of the process, and which have unfinished work: the driver's answers of two moments,
- * each while the process stood still. Part of the model.
+ * each while the process stood still. Where one had, it is asked a third time at the end of further
+ * looks at the process (model/again.h). Part of the model.
  *
  * A stream is known by its device and its handle, as in blocks: 0 is the default stream of the
  * device.
@@ -40,7 +41,8 @@ struct vt_model;
 	X(NOT_STOPPED, "not-stopped")         /* a thread could not be stopped at once */         \
 	X(LATE, "late")                       /* the driver did not answer in time */             \
 	X(REFUSED, "refused")                 /* the driver cannot be asked without harm */       \
-	X(NO_HELPER, "no-helper")             /* our thread in the process has ended */
+	X(NO_HELPER, "no-helper")             /* our thread in the process has ended */           \
+	X(NOT_INSIDE, "not-inside")           /* later: we could not get inside once more */
 /* clang-format on */
 
 #define VT_STREAM_CODE(name, text) VT_STREAM_IS_##name,
@@ -53,16 +55,16 @@ enum vt_stream_doing { VT_STREAM_DOINGS(VT_STREAM_CODE) VT_N_STREAM_DOINGS };
 enum vt_streams_look { VT_STREAMS_LOOKS(VT_STREAM_CODE) VT_N_STREAMS_LOOKS };
 #undef VT_STREAM_CODE
 
-enum { VT_STREAM_LOOKS = 2 };
+enum { VT_STREAM_LATER = 2, VT_STREAM_LOOKS };
 
-/* What both moments together say. */
+/* What all moments together say. */
 /* clang-format off */
 #define VT_STREAM_STATES(X)                                                                       \
 	X(UNKNOWN, "unknown")     /* it was not asked, or the driver gave an error */             \
 	X(IDLE, "idle")           /* each time that it was asked */                               \
-	X(BUSY, "busy")           /* both times */                                                \
-	X(BUSY_ONCE, "busy-once") /* and not asked the other time */                              \
-	X(MOVING, "moving")       /* busy one time, idle the other */                             \
+	X(BUSY, "busy")           /* each time, at least twice */                                 \
+	X(BUSY_ONCE, "busy-once") /* and not asked another time */                                \
+	X(MOVING, "moving")       /* busy one time, idle another */                               \
 	X(CAPTURING, "capturing") /* at least once */
 /* clang-format on */
 #define VT_STREAM_CODE(name, text) VT_STREAM_##name##_STATE,
@@ -99,14 +101,25 @@ struct vt_model_streams {
 	struct vt_model_streams_look looks[VT_STREAM_LOOKS];
 	VT_VEC(struct vt_model_stream) list; /* by device: default, pools, external */
 	/* filled by account: */
-	uint64_t apart_ns; /* the time between the two moments; 0: not both were asked */
-	bool waits_known;  /* for which streams all blocks wait that await their free */
+	unsigned int n_asked; /* the moments at which it was asked */
+	uint64_t apart_ns;    /* from the first of them to the last; 0: there are not two */
+	bool waits_known;     /* for which streams all blocks wait that await their free */
 };
 
 void vt_model_streams_deinit(struct vt_model_streams *streams);
 
 /* From exact allocators: the streams that blocks were made for. False: out of memory. */
 bool vt_model_streams_account(struct vt_model *model);
+
+/* What the moments say together; once more when there is a later one. */
+void vt_model_streams_judge(struct vt_model_streams *streams);
+
+/* How many moments there are: two, and a third one if it was to be asked later. */
+unsigned int vt_model_streams_looks(const struct vt_model_streams *streams);
+
+/* Some have unfinished work; later, all that had it are idle. */
+bool vt_model_streams_are_busy(const struct vt_model_streams *streams);
+bool vt_model_streams_have_ended(const struct vt_model_streams *streams);
 
 /* NULL: there is none. */
 const struct vt_model_stream *vt_model_stream(const struct vt_model *model, int device,
@@ -121,7 +134,7 @@ size_t vt_model_streams_count(const struct vt_model *model, enum vt_stream_state
 /* The only one that had unfinished work each time that it was asked; NULL: none, or several. */
 const struct vt_model_stream *vt_model_busy_stream(const struct vt_model *model);
 
-/* All that the process is known to have on this device had nothing to do, both times. */
+/* All that the process is known to have on this device had nothing to do, the first two times. */
 bool vt_model_streams_are_idle(const struct vt_model *model, int device);
 
 /* "PyTorch stream 3 of GPU 0", "the default stream of GPU 0" */

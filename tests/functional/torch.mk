@@ -35,7 +35,7 @@ functional_tests += tests/functional/report_official.py
 
 # Every allocation of the driver, against programs that know theirs.
 # Which streams have unfinished work.
-functional_tests += tests/functional/streams.py
+functional_tests += tests/functional/streams.py tests/functional/streams_again.py
 functional_tests += tests/functional/ledger.py
 # Pinned and shared memory of the host.
 functional_tests += tests/functional/host.py

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Further looks at the process, without a stop: what each thread did between them. */
+/* Further looks at the process: what each thread did between them. */
 {
 	const HOW = {
 		"unknown": "ran",
@@ -40,8 +40,15 @@
 		return lines;
 	};
 
-	const summary = (again) => [
-		`${vt.count(again.looks)} looks in ${vt.milliseconds(again.span_ms)}, no thread stopped`,
+	/* The looks stop nothing; the question to the streams after the last one does. */
+	const cost = (json) => {
+		const later = json.streams && json.streams.looks[2];
+
+		return later && later.stopped_ms > 0 ? `then threads stopped for ${vt.milliseconds(later.stopped_ms)}` : "no thread stopped";
+	};
+
+	const summary = (json, again) => [
+		`${vt.count(again.looks)} looks in ${vt.milliseconds(again.span_ms)}, ${cost(json)}`,
 		again.cpu_ns === null ? null : `${Math.round(again.cpu_ns / 1e6)} ms of processor time`,
 		again.pytorch_blocks === null ? null : `${vt.counted(again.pytorch_blocks, "block")} handed out and taken back`,
 		again.interrupted ? "ended before all looks were made" : null,
@@ -65,7 +72,7 @@
 	vt.showAgain = (container, json) => {
 		const again = json.again, idle = again.threads.filter(isIdle).length;
 
-		container.append(vt.el("p", { class: "facts" }, summary(again)), vt.table(columns(json, again),
+		container.append(vt.el("p", { class: "facts" }, summary(json, again)), vt.table(columns(json, again),
 			again.threads.filter((thread) => !isIdle(thread)), { caption: "What each thread did", limit: 40 }).element);
 		if (idle)
 			container.append(vt.el("p", { class: "note" }, `○ ${vt.count(idle)} idle in thread pools`));

@@ -8,8 +8,12 @@
 
 	const STATES = { unknown: "not asked", idle: "idle", busy: "busy both times", "busy-once": "busy", capturing: "captures a CUDA graph" };
 
-	const stateOf = (s) => (known(s.error) ? "CUDA error " + s.error : s.state === "moving" ? (s.looks[0] === "busy" ? "busy, then idle" :
-		"idle, then busy") : STATES[s.state] || s.state);
+	const answered = (s) => s.looks.filter((look) => look === "busy" || look === "idle");
+
+	const moving = (s) => (answered(s)[0] === "busy" ? "busy, then idle" : "idle, then busy");
+
+	const stateOf = (s) => (known(s.error) ? "CUDA error " + s.error : s.state === "moving" ? moving(s) :
+		s.state === "busy" && s.looks[2] === "busy" ? "busy each time" : STATES[s.state] || s.state);
 
 	const waiting = (s) => (s.awaiting_free ? s.awaiting_free.bytes : 0); /* reports of before have none */
 
@@ -22,6 +26,7 @@
 		late: "the CUDA driver did not answer within 5 ms",
 		refused: "the CUDA driver cannot be asked without harm",
 		"no-helper": "vramtap's thread in the process had ended",
+		"not-inside": "vramtap could not get inside the process again",
 	};
 
 	const whyNot = (looks) => {
@@ -30,6 +35,8 @@
 		return !first && !second ? null : first === second ? `They could not be asked: ${first}.` : first && second ?
 			`They could not be asked: ${first}; later ${second}.` : `They could not be asked ${first ? "the first" : "a second"} time: ${first || second}.`;
 	};
+
+	const whyNotLater = (looks) => (looks[2] && WHY[looks[2].state] ? `After the last look they could not be asked: ${WHY[looks[2].state]}.` : null);
 
 	const table = (streams) => vt.table([
 		{ title: "GPU", number: true, value: (s) => s.device },
@@ -40,6 +47,9 @@
 		{ title: "Freed, waits for it", number: true, value: waiting, cell: (s) => (waiting(s) ? vt.bytes(waiting(s)) : "") },
 	], streams, { caption: "Streams that have, or may have, unfinished work" }).element;
 
+	const asked = (looks, apart) => (looks.filter((look) => look.state === "asked" || look.state === "late").length > 2 ?
+		`Asked three times in ${vt.milliseconds(apart)}.` : `Asked twice, ${vt.milliseconds(apart)} apart.`);
+
 	vt.view({
 		id: "streams",
 		title: "Streams",
@@ -49,12 +59,13 @@
 			const shown = streams.filter(isShown), idle = streams.filter((s) => s.state === "idle" && !isShown(s)).length;
 
 			vt.append(section, [
-				known(apart) ? vt.el("p", { class: "note" }, "Asked twice, " + vt.milliseconds(apart) + " apart." +
-					(streams.some((s) => s.state === "busy") ? " Busy both times: the work that was unfinished need not be the same." : "")) : null,
+				known(apart) ? vt.el("p", { class: "note" }, asked(looks, apart) + (streams.some((s) => s.state === "busy") ?
+					` Busy ${looks.length > 2 ? "each time" : "both times"}: the work that was unfinished need not be the same.` : "")) : null,
 				shown.length ? table(shown) : null,
 				!idle ? null : vt.el("p", null, shown.length ? vt.count(idle) + (idle === 1 ? " other is idle" : " others are idle") :
 					idle === 1 ? "The one stream that can be asked is idle" : `All ${vt.count(idle)} streams that can be asked are idle`),
 				whyNot(looks) ? vt.el("p", { class: "note" }, whyNot(looks)) : null,
+				whyNotLater(looks) ? vt.el("p", { class: "note" }, whyNotLater(looks)) : null,
 				vt.el("p", { class: "note" }, poolsKnown ? "Streams that programs and other libraries make are not known." :
 					"Others are not known, nor are PyTorch's: its libc10_cuda.so has no symbol table."),
 			]);

@@ -80,6 +80,10 @@ void vt_json_again(struct vt_json *json, const struct vt_model_again *again)
 		vt_json_uint(json, "pytorch_blocks", again->torch_count);
 	else
 		vt_json_null(json, "pytorch_blocks");
+	if (again->borrowed_us > 0)
+		vt_json_milli(json, "borrowed_ms", again->borrowed_us / 1000);
+	else
+		vt_json_null(json, "borrowed_ms");
 	vt_json_array(json, "threads");
 	for (size_t i = 0; i < again->threads.n; i++)
 		write_thread(json, &again->threads.data[i]);

@@ -13,7 +13,7 @@ static void write_look(struct vt_json *json, const struct vt_model_streams_look 
 }
 
 static void write_stream(struct vt_json *json, const struct vt_model_stream *stream,
-			 bool waits_known)
+			 const struct vt_model_streams *streams)
 {
 	vt_json_object_line(json, NULL);
 	vt_json_int(json, "device", stream->device);
@@ -28,7 +28,7 @@ static void write_stream(struct vt_json *json, const struct vt_model_stream *str
 	}
 	vt_json_text(json, "state", vt_stream_state_name(stream->state));
 	vt_json_array_line(json, "looks");
-	for (int i = 0; i < VT_STREAM_LOOKS; i++)
+	for (unsigned int i = 0; i < vt_model_streams_looks(streams); i++)
 		vt_json_text(json, NULL, vt_stream_doing_name(stream->doing[i]));
 	vt_json_end_array(json);
 	if (stream->error)
@@ -37,7 +37,7 @@ static void write_stream(struct vt_json *json, const struct vt_model_stream *str
 		vt_json_null(json, "error");
 	vt_json_uint(json, "bytes", stream->bytes);
 	vt_json_uint(json, "blocks", stream->blocks);
-	if (waits_known)
+	if (streams->waits_known)
 		vt_json_amount(json, "awaiting_free", stream->awaiting_bytes,
 			       stream->awaiting_blocks);
 	else
@@ -60,7 +60,7 @@ void vt_json_streams(struct vt_json *json, const struct vt_model *model)
 	vt_json_object(json, "streams");
 	vt_json_bool(json, "pools_known", !streams->pool_unknown);
 	vt_json_array(json, "looks");
-	for (int i = 0; i < VT_STREAM_LOOKS; i++)
+	for (unsigned int i = 0; i < vt_model_streams_looks(streams); i++)
 		write_look(json, &streams->looks[i]);
 	vt_json_end_array(json);
 	if (streams->apart_ns)
@@ -69,7 +69,7 @@ void vt_json_streams(struct vt_json *json, const struct vt_model *model)
 		vt_json_null(json, "apart_ms");
 	vt_json_array(json, "streams");
 	for (size_t i = 0; i < streams->list.n; i++)
-		write_stream(json, &streams->list.data[i], streams->waits_known);
+		write_stream(json, &streams->list.data[i], streams);
 	vt_json_end_array(json);
 	vt_json_end_object(json);
 }

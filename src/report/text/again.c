@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Further looks, without a stop: what each thread did between them. */
+/* Further looks: what each thread did between them, and what the streams did. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,17 +175,35 @@ static void print_idle(struct vt_line *line, const struct vt_model_again *again)
 	vt_line_end(line);
 }
 
+/* The looks stop nothing; the question to the streams after the last one does. */
+static void say_cost(char *cost, size_t size, const struct vt_model *model)
+{
+	double stopped_ms = model->streams.looks[VT_STREAM_LATER].stopped_ms;
+	char number[VT_NUM_MAX];
+
+	if (stopped_ms > 0)
+		snprintf(cost, size, "then threads stopped for %s",
+			 vt_format_ms(number, stopped_ms));
+	else if (model->again.borrowed_us > 0)
+		snprintf(cost, size, "then one thread borrowed for %s",
+			 vt_format_ms(number, model->again.borrowed_us / 1000));
+	else
+		snprintf(cost, size, "no thread stopped");
+}
+
 static void print_title(struct vt_line *line, const struct vt_model *model)
 {
 	const struct vt_model_again *again = &model->again;
 	double seconds = (double)again->span_ns / (double)VT_NS_PER_S;
+	char cost[VT_NUM_MAX + 64];
 
+	say_cost(cost, sizeof(cost), model);
 	if (again->looks > 2)
-		vt_text_title(line, NULL, "Again   pid %d: %u looks in %.1f s, no thread stopped",
-			      (int)model->process.pid, again->looks, seconds);
+		vt_text_title(line, NULL, "Again   pid %d: %u looks in %.1f s, %s",
+			      (int)model->process.pid, again->looks, seconds, cost);
 	else
-		vt_text_title(line, NULL, "Again   pid %d, %.1f s later, no thread stopped",
-			      (int)model->process.pid, seconds);
+		vt_text_title(line, NULL, "Again   pid %d, %.1f s later, %s",
+			      (int)model->process.pid, seconds, cost);
 }
 
 static void print_threads(struct vt_line *line, const struct vt_model_again *again)
@@ -223,4 +241,5 @@ void vt_text_again(struct vt_line *line, const struct vt_model *model)
 		return;
 	print_title(line, model);
 	print_threads(line, &model->again);
+	vt_text_streams_later(line, model);
 }

@@ -7,6 +7,7 @@
 #include "report/text/text.h"
 
 #define MAX_SHOWN 12
+#define MAX_LATER 4 /* below further looks; the part of the streams has them all */
 enum {
 	NAME_COLUMN = 9,
 	NAME_COLUMNS = 25,
@@ -35,6 +36,18 @@ void vt_text_stream_name(struct vt_str *text, const struct vt_model_stream *stre
 	}
 }
 
+/* How it began tells; it need not have been asked the first time. */
+static const char *moving_word(const struct vt_model_stream *stream)
+{
+	bool idle = false, busy_first = false;
+
+	for (size_t i = 0; i < VT_STREAM_LOOKS; i++) {
+		busy_first = busy_first || (!idle && stream->doing[i] == VT_STREAM_DOES_BUSY);
+		idle = idle || stream->doing[i] == VT_STREAM_DOES_IDLE;
+	}
+	return busy_first ? "busy, then idle" : "idle, then busy";
+}
+
 void vt_text_stream_doing(struct vt_str *text, const struct vt_model_stream *stream)
 {
 	static const char *const words[VT_N_STREAM_STATES] = {
@@ -48,15 +61,17 @@ void vt_text_stream_doing(struct vt_str *text, const struct vt_model_stream *str
 	if (stream->error)
 		vt_str_addf(text, "CUDA error %d", stream->error);
 	else if (stream->state == VT_STREAM_MOVING_STATE)
-		vt_str_add(text, stream->doing[0] == VT_STREAM_DOES_BUSY ? "busy, then idle" :
-									   "idle, then busy");
+		vt_str_add(text, moving_word(stream));
+	else if (stream->state == VT_STREAM_BUSY_STATE &&
+		 stream->doing[VT_STREAM_LATER] == VT_STREAM_DOES_BUSY)
+		vt_str_add(text, "busy each time");
 	else
 		vt_str_add(text, words[stream->state]);
 }
 
 /*
  * PyTorch looks whether they are over when it is asked for memory. A stream that was idle the
- * second time, after the blocks were read, has done all that they waited for.
+ * second time or later, after the blocks were read, has done all that they waited for.
  */
 static void print_waits(struct vt_line *line, const struct vt_model_stream *stream)
 {
@@ -69,7 +84,8 @@ static void print_waits(struct vt_line *line, const struct vt_model_stream *stre
 	vt_str_addf(&text, "%s block%s (%s) that %s freed ",
 		    vt_format_count(number, stream->awaiting_blocks), one ? "" : "s",
 		    vt_format_size(size, stream->awaiting_bytes), one ? "was" : "were");
-	if (stream->doing[1] == VT_STREAM_DOES_IDLE)
+	if (stream->doing[1] == VT_STREAM_DOES_IDLE ||
+	    stream->doing[VT_STREAM_LATER] == VT_STREAM_DOES_IDLE)
 		vt_str_addf(&text, "waited for its work, which is over; PyTorch sees that at its "
 				   "next allocation");
 	else
@@ -130,9 +146,22 @@ static const char *why_not(const struct vt_model_streams_look *look)
 		[VT_STREAMS_LATE] = "the CUDA driver did not answer within 5 ms",
 		[VT_STREAMS_REFUSED] = "the CUDA driver cannot be asked without harm",
 		[VT_STREAMS_NO_HELPER] = "vramtap's thread in the process had ended",
+		[VT_STREAMS_NOT_INSIDE] = "vramtap could not get inside the process again",
 	};
 
 	return words[look->look];
+}
+
+static void print_why_later(struct vt_line *line, const struct vt_model_streams_look *later)
+{
+	char text[192];
+
+	if (!why_not(later))
+		return;
+	snprintf(text, sizeof(text), "After the last look they could not be asked: %s.",
+		 why_not(later));
+	vt_line_pad(line, 2);
+	vt_line_wrap(line, VT_DIM, text, 2, 3);
 }
 
 static void print_why(struct vt_line *line, const struct vt_model_streams *streams)
@@ -140,6 +169,7 @@ static void print_why(struct vt_line *line, const struct vt_model_streams *strea
 	const char *first = why_not(&streams->looks[0]), *second = why_not(&streams->looks[1]);
 	char text[192];
 
+	print_why_later(line, &streams->looks[VT_STREAM_LATER]);
 	if (!first && !second)
 		return;
 	if (first == second)
@@ -203,14 +233,17 @@ static void print_rest(struct vt_line *line, const struct vt_model *model, size_
 	vt_line_end(line);
 }
 
-/* The moments are a few milliseconds apart: the second work may have been given in between. */
+/* More work may have been given in between. */
 static void print_busy(struct vt_line *line, const struct vt_model *model)
 {
 	if (!vt_model_streams_count(model, VT_STREAM_BUSY_STATE))
 		return;
 	vt_line_pad(line, 2);
 	vt_line_wrap(line, VT_DIM,
-		     "Busy both times: the work that was unfinished need not be the same.", 2, 2);
+		     model->streams.n_asked > 2 ?
+			     "Busy each time: the work that was unfinished need not be the same." :
+			     "Busy both times: the work that was unfinished need not be the same.",
+		     2, 2);
 }
 
 /* Whoever makes a stream has its handle: that of all there are none is busy is never known. */
@@ -243,7 +276,8 @@ void vt_text_streams(struct vt_line *line, const struct vt_model *model)
 	if (!streams->wanted)
 		return;
 	if (streams->apart_ns)
-		snprintf(hint, sizeof(hint), "asked twice, %s apart",
+		snprintf(hint, sizeof(hint),
+			 streams->n_asked > 2 ? "asked three times in %s" : "asked twice, %s apart",
 			 vt_format_ms(number, (double)streams->apart_ns / 1e6));
 	if (idle && are_all_idle(streams)) {
 		vt_text_title(line, hint, "Streams   %s%s that can be asked %s idle",
@@ -270,4 +304,41 @@ void vt_text_streams(struct vt_line *line, const struct vt_model *model)
 	print_busy(line, model);
 	print_why(line, streams);
 	print_limits(line, streams);
+}
+
+/* ---- below further looks ---- */
+
+static void say_later(struct vt_str *text, const struct vt_model_streams *streams,
+		      const struct vt_model_stream *stream)
+{
+	vt_stream_say(text, stream);
+	vt_str_add(text, ": ");
+	vt_text_stream_doing(text, stream);
+	vt_str_addf(text, ", asked %u times in %.1f s", streams->n_asked,
+		    (double)streams->apart_ns / 1e9);
+}
+
+void vt_text_streams_later(struct vt_line *line, const struct vt_model *model)
+{
+	const struct vt_model_streams *streams = &model->streams;
+	const struct vt_model_streams_look *later = &streams->looks[VT_STREAM_LATER];
+	size_t shown = 0;
+
+	if (!later->look)
+		return;
+	for (size_t i = 0; i < streams->list.n && shown < MAX_LATER; i++) {
+		const struct vt_model_stream *stream = &streams->list.data[i];
+		struct vt_str text = { 0 };
+
+		if (stream->doing[VT_STREAM_LATER] == VT_STREAM_DOES_NOT_ASKED ||
+		    stream->state == VT_STREAM_IDLE_STATE)
+			continue;
+		say_later(&text, streams, stream);
+		vt_line_pad(line, 4);
+		vt_line_wrap(line, VT_PLAIN, vt_str_get(&text), 6, 3);
+		line->buf.failed |= text.failed;
+		vt_str_deinit(&text);
+		shown++;
+	}
+	print_why_later(line, later);
 }

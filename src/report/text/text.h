@@ -135,6 +135,8 @@ void vt_text_ooms(struct vt_line *line, const struct vt_model *model);
 /* "PyTorch stream 3"; "busy both times": what the driver says of it. */
 void vt_text_stream_name(struct vt_str *text, const struct vt_model_stream *stream);
 void vt_text_stream_doing(struct vt_str *text, const struct vt_model_stream *stream);
+/* Those that were asked once more after further looks, and are not idle. */
+void vt_text_streams_later(struct vt_line *line, const struct vt_model *model);
 /* What streams were given and is not known to have ended. */
 void vt_text_launches(struct vt_line *line, const struct vt_model *model);
 

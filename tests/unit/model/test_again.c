@@ -252,6 +252,24 @@ static void test_pytorch(void **state)
 	}
 }
 
+/* It stood in each look, and went on when its streams had become idle. */
+static void test_went_on(void **state)
+{
+	struct vt_model_again_thread *t;
+
+	(void)state;
+	span_ns = VT_AGAIN_LONG_NS;
+	begin();
+	t = add(MAIN, VT_AGAIN_MOVED, 0, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
+		VT_WAITS_FUTEX, "futex");
+	t->went_on = true;
+	assert_string_equal(judge(), "moves");
+	assert_non_null(strstr(model.headlines.data[0].text,
+			       "not stuck: main thread went on after 29.0 s"));
+	vt_model_deinit(&model);
+	span_ns = VT_NS_PER_S;
+}
+
 /* The holder sleeps with the GIL; those that wait for it wake up every 5 ms. */
 static void test_gil(void **state)
 {
@@ -381,8 +399,9 @@ int main(void)
 		cmocka_unit_test(test_waits),          cmocka_unit_test(test_all_codes),
 		cmocka_unit_test(test_another_thread), cmocka_unit_test(test_running),
 		cmocka_unit_test(test_pytorch),        cmocka_unit_test(test_gil),
-		cmocka_unit_test(test_deadlock),       cmocka_unit_test(test_too_short),
-		cmocka_unit_test(test_places),         cmocka_unit_test(test_order),
+		cmocka_unit_test(test_went_on),        cmocka_unit_test(test_deadlock),
+		cmocka_unit_test(test_too_short),      cmocka_unit_test(test_places),
+		cmocka_unit_test(test_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

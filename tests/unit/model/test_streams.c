@@ -61,6 +61,45 @@ static void test_states(void **unused)
 	vt_model_deinit(&model);
 }
 
+/* The question after further looks. */
+static void test_later(void **unused)
+{
+	static const struct {
+		enum vt_stream_doing doing[VT_STREAM_LOOKS];
+		enum vt_stream_state state;
+	} cases[] = {
+#define DOES(a) VT_STREAM_DOES_##a
+		{ { DOES(BUSY), DOES(BUSY), DOES(BUSY) }, VT_STREAM_BUSY_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(NOT_ASKED) }, VT_STREAM_BUSY_STATE },
+		{ { DOES(BUSY), DOES(NOT_ASKED), DOES(BUSY) }, VT_STREAM_BUSY_STATE },
+		{ { DOES(NOT_ASKED), DOES(BUSY), DOES(NOT_ASKED) }, VT_STREAM_BUSY_ONCE_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(IDLE) }, VT_STREAM_MOVING_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(CAPTURING) }, VT_STREAM_CAPTURING_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(FAILED) }, VT_STREAM_UNKNOWN_STATE },
+#undef DOES
+	};
+	struct vt_model_streams *streams = &model.streams;
+
+	(void)unused;
+	vt_model_init(&model);
+	streams->looks[0].when_ns = 1000;
+	streams->looks[VT_STREAM_LATER].when_ns = 5000;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vt_model_stream *stream = add(&model, 0, i + 1, 0, 0);
+
+		memcpy(stream->doing, cases[i].doing, sizeof(stream->doing));
+	}
+	vt_model_streams_judge(streams);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(streams->list.data[i].state, cases[i].state);
+	assert_int_equal(streams->n_asked, 2);
+	assert_int_equal(streams->apart_ns, 4000);
+	assert_int_equal(vt_model_streams_looks(streams), 2);
+	streams->looks[VT_STREAM_LATER].look = VT_STREAMS_NOT_INSIDE;
+	assert_int_equal(vt_model_streams_looks(streams), 3);
+	vt_model_deinit(&model);
+}
+
 static void add_group(struct vt_model *to, uint64_t stream, uint8_t state, uint64_t bytes)
 {
 	struct vt_model_group *group = vt_vec_append(&to->groups);
@@ -521,6 +560,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_states),
+		cmocka_unit_test(test_later),
 		cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_impossible_waits),
