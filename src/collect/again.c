@@ -7,6 +7,7 @@
 #include "advise/advise.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "collect/again_launches.h"
 #include "collect/again_streams.h"
 #include "collect/again_torch.h"
 #include "target/glance.h"
@@ -24,6 +25,7 @@ struct vt_again {
 	struct vt_model own;
 	struct vt_glances first, last;
 	struct vt_again_torch torch;
+	struct vt_again_launches launches;
 	uint64_t begin_ns, last_ns;
 	double look_ms;
 };
@@ -187,6 +189,7 @@ struct vt_again *vt_again_begin(const struct vt_subject *subject,
 	vt_model_init(&again->own);
 	again->begin_ns = again->last_ns = again->first.when_ns;
 	vt_again_torch_begin(&again->torch, subject);
+	vt_again_launches_begin(&again->launches, subject, model);
 	model->again.looks = 1;
 	for (size_t i = 0; ok && i < model->threads.n; i++) {
 		struct vt_model_again_thread *t =
@@ -312,6 +315,7 @@ static void take_look(struct vt_again *again, const struct vt_glances *now, stru
 		vt_model_diag(model, VT_DIAG_NOTE, VT_STAGE_STACKS, "nomem",
 			      "not enough memory here to compare all threads of a second look");
 	model->again.torch_known = vt_again_torch_count(&again->torch, &model->again.torch_count);
+	vt_again_launches_count(&again->launches, model);
 	model->again.looks++;
 	model->again.process_cpu_ns =
 		now->cpu_ns > again->first.cpu_ns ? now->cpu_ns - again->first.cpu_ns : 0;
@@ -442,6 +446,7 @@ void vt_again_end(struct vt_again *again, uint64_t interval_ns, bool interrupted
 			      "not enough memory here for what a second look shows");
 	vt_advise(again->model); /* with what the looks showed; out of memory, some of it */
 	vt_again_torch_end(&again->torch);
+	vt_again_launches_end(&again->launches);
 	vt_glances_deinit(&again->first);
 	vt_glances_deinit(&again->last);
 	vt_model_deinit(&again->own);

@@ -2,6 +2,7 @@
 noinst_LIBRARIES += src/collect/libcollect.a
 src_collect_libcollect_a_SOURCES = \
 	src/collect/again.c src/collect/again.h \
+	src/collect/again_launches.c src/collect/again_launches.h \
 	src/collect/again_streams.c src/collect/again_streams.h \
 	src/collect/again_torch.c src/collect/again_torch.h \
 	src/collect/around.c \

@@ -410,6 +410,12 @@ static bool torch_moves(const struct judge *j)
 	return j->again->torch_known && j->again->torch_count > 0;
 }
 
+/* Launches were seen to end, by a thread that waited for them. That none was proves nothing. */
+static bool launches_move(const struct judge *j)
+{
+	return j->again->launches_known && j->again->launches_ended > 0;
+}
+
 static enum vt_again_verdict judge(struct judge *j)
 {
 	const struct vt_model_again_thread *stuck = find_stuck(j);
@@ -422,7 +428,7 @@ static enum vt_again_verdict judge(struct judge *j)
 	}
 	verdict = judge_main(j);
 	/* Only one that slept all the time certainly did not do it. */
-	if (torch_moves(j))
+	if (torch_moves(j) || launches_move(j))
 		return j->main && j->main->moved == VT_AGAIN_STILL ? VT_AGAIN_IS_OTHERS_WORK :
 								     VT_AGAIN_IS_MOVES;
 	/* The main thread waits for something to do, and what another does may take long. */
@@ -489,6 +495,17 @@ static void say_torch(struct vt_str *text, const struct vt_model_again *again)
 		vt_str_add(text, "; PyTorch handed out no memory");
 }
 
+/* "; 314 launches on the GPU ended" */
+static void say_launches(struct vt_str *text, const struct vt_model_again *again)
+{
+	char count[VT_NUM_MAX];
+
+	if (again->launches_known && again->launches_ended)
+		vt_str_addf(text, "; %s launch%s on the GPU ended",
+			    vt_format_count(count, again->launches_ended),
+			    again->launches_ended == 1 ? "" : "es");
+}
+
 /* What else it may be: nobody can see it from here. */
 static const char *doubt(const struct vt_model_again_place *place)
 {
@@ -544,6 +561,7 @@ static void say(struct judge *j, struct vt_str *text)
 				    (double)again->process_cpu_ns / (double)VT_NS_PER_MS);
 		vt_str_addf(text, " in %.1f s", seconds);
 		say_torch(text, again);
+		say_launches(text, again);
 		break;
 	case VT_AGAIN_IS_SPINS:
 		say_cpu(text, "main thread spins: ", t);
@@ -568,6 +586,7 @@ static void say(struct judge *j, struct vt_str *text)
 		if (t)
 			say_cpu(text, ", ", t);
 		say_torch(text, again);
+		say_launches(text, again);
 		break;
 	case VT_AGAIN_IS_ENDED:
 	case VT_AGAIN_IS_EXEC:

@@ -96,6 +96,8 @@ struct vt_model_again {
 	uint64_t process_cpu_ns; /* with threads that came and went; in ticks of the clock */
 	bool torch_known;        /* torch_count is */
 	uint64_t torch_count;    /* blocks that PyTorch handed out and took back meanwhile */
+	bool launches_known;     /* launches_ended is */
+	uint64_t launches_ended; /* that vramtap's recorder saw end meanwhile */
 	double look_ms;          /* how long the longest look took */
 	double borrowed_us;      /* a thread, to ask the streams once more; 0: it was not */
 	VT_VEC(struct vt_model_again_thread) threads; /* main first, then by tid */

@@ -88,7 +88,7 @@ static enum vt_stream_state state_of(const struct vt_model_stream *stream)
 	if (!was(stream, VT_STREAM_DOES_BUSY))
 		return was(stream, VT_STREAM_DOES_IDLE) ? VT_STREAM_IDLE_STATE :
 							  VT_STREAM_UNKNOWN_STATE;
-	if (was(stream, VT_STREAM_DOES_IDLE))
+	if (was(stream, VT_STREAM_DOES_IDLE) || (stream->ended_known && stream->ended))
 		return VT_STREAM_MOVING_STATE;
 	return was(stream, VT_STREAM_DOES_BUSY) == 1 ? VT_STREAM_BUSY_ONCE_STATE :
 						       VT_STREAM_BUSY_STATE;
@@ -188,15 +188,13 @@ static void look_at_kernels(struct vt_model_stream *stream,
  * The driver's own functions launch on streams of any device: of those the device is not known, but
  * a handle is an address.
  */
-static struct vt_model_stream *stream_of(const struct vt_model_streams *streams,
-					 const struct vt_model_launch_stream *from)
+struct vt_model_stream *vt_model_streams_of(const struct vt_model_streams *streams, int device,
+					    uint64_t handle)
 {
-	if (from->tid)
-		return NULL;
-	if (from->device >= 0 || from->handle <= 2)
-		return find(streams, from->device, from->handle);
+	if (device >= 0 || handle <= 2)
+		return find(streams, device, handle);
 	for (size_t i = 0; i < streams->list.n; i++)
-		if (streams->list.data[i].handle == from->handle)
+		if (streams->list.data[i].handle == handle)
 			return &streams->list.data[i];
 	return NULL;
 }
@@ -205,7 +203,10 @@ static void find_nccl(struct vt_model *model)
 {
 	for (size_t i = 0; i < model->launches.streams.n; i++) {
 		const struct vt_model_launch_stream *from = &model->launches.streams.data[i];
-		struct vt_model_stream *stream = stream_of(&model->streams, from);
+		struct vt_model_stream *stream =
+			from->tid ?
+				NULL :
+				vt_model_streams_of(&model->streams, from->device, from->handle);
 
 		if (stream)
 			look_at_kernels(stream, from);

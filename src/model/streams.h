@@ -64,7 +64,7 @@ enum { VT_STREAM_LATER = 2, VT_STREAM_LOOKS };
 	X(IDLE, "idle")           /* each time that it was asked */                               \
 	X(BUSY, "busy")           /* each time, at least twice */                                 \
 	X(BUSY_ONCE, "busy-once") /* and not asked another time */                                \
-	X(MOVING, "moving")       /* busy one time, idle another */                               \
+	X(MOVING, "moving")       /* busy one time, idle another; or launches ended meanwhile */  \
 	X(CAPTURING, "capturing") /* at least once */
 /* clang-format on */
 #define VT_STREAM_CODE(name, text) VT_STREAM_##name##_STATE,
@@ -86,6 +86,9 @@ struct vt_model_stream {
 	uint64_t awaiting_bytes, awaiting_blocks;
 	/* Whether all its kernels are NCCL's that the recorder of launches keeps, if it has any. */
 	bool nccl_known, nccl;
+	/* Launches that are known to have ended between the looks (model/again.h). */
+	bool ended_known;
+	uint64_t ended;
 };
 
 struct vt_model_streams_look {
@@ -124,6 +127,13 @@ bool vt_model_streams_have_ended(const struct vt_model_streams *streams);
 /* NULL: there is none. */
 const struct vt_model_stream *vt_model_stream(const struct vt_model *model, int device,
 					      uint64_t handle);
+
+/*
+ * The one that the recorder of launches means: device is -1 where it is not known, but a handle is
+ * an address. NULL: there is none.
+ */
+struct vt_model_stream *vt_model_streams_of(const struct vt_model_streams *streams, int device,
+					    uint64_t handle);
 
 /* For how long the process stood still for them, in milliseconds. */
 double vt_model_streams_stopped_ms(const struct vt_model *model);

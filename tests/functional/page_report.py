@@ -265,13 +265,15 @@ def check_streams(browser, page, report):
     text = " ".join(browser.text("#streams")[0].split())
     check("They could not be asked: a thread was, or may have been, inside the CUDA driver at each try; later the CUDA driver did not answer within 5 ms." in text
           and "The one stream that can be asked is idle" in text and "Busy both times" not in text, "not asked", text)
-    thrice = [{**pool, "state": "busy", "looks": ["busy"] * 3},
-              {**pool, "number": 5, "state": "moving", "looks": ["not-asked", "busy", "idle"]}]
+    thrice = [{**pool, "state": "busy", "looks": ["busy"] * 3, "launches_ended": 0},
+              {**pool, "number": 4, "state": "moving", "looks": ["busy"] * 3, "launches_ended": 314},
+              {**pool, "number": 5, "state": "moving", "looks": ["not-asked", "busy", "idle"], "launches_ended": None}]
     report["streams"] = {**report["streams"], "streams": thrice, "apart_ms": 2041.0, "looks": [asked] * 3}
     browser.open(page_with(page, report))
     browser.show_all()
     equal([row.split("\t")[2].strip() for row in browser.text("#streams tbody tr")],
-          ["busy each time", "busy, then idle"], "asked three times")
+          ["busy each time; none of its launches is known to have ended between the looks",
+           "busy, moving; between the looks 314 of its launches ended", "busy, then idle"], "asked three times")
     text = " ".join(browser.text("#streams")[0].split())
     check("Asked three times in 2.0 s. Busy each time:" in text, "asked three times", text)
     report["streams"]["looks"] = [asked, asked, {**asked, "state": "not-inside"}]

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""vramtap report --again asks the streams that had unfinished work once more, in a session of its own after the last look.
-What it says is compared with what the program does."""
+"""vramtap report --again asks the streams that had unfinished work once more, in a session of its own after the last look; with the
+recorder of launches it says whether some ended in between. What it says is compared with what the program does."""
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 
+import recorder_truth as truth
 from harness import COMPLETE, PARTIAL, VRAMTAP, check, check_schema, equal, main, proc_state, report_json, vramtap, wait_until
 from streams import Program, by_handle, helper_is_there
 
@@ -46,7 +48,7 @@ def test_busy_throughout():
         equal(states(data), ["asked"] * 3, "looks")
         found = by_handle(streams)
         stuck = found.pop(program.handles[2])
-        equal((stuck["state"], stuck["looks"]), ("busy", ["busy"] * 3), "the one with work")
+        equal((stuck["state"], stuck["looks"], stuck["launches_ended"]), ("busy", ["busy"] * 3, None), "the one with work")
         equal({(s["state"], tuple(s["looks"])) for s in found.values()}, {("idle", ("idle",) * 3)}, "the others")
         check(streams["apart_ms"] >= data["again"]["span_ms"] >= 500, "the time from the first to the last", streams["apart_ms"])
         check(data["again"]["borrowed_ms"] > 0 and streams["looks"][2]["stopped_ms"] > 0, "what it cost", data["again"], streams["looks"])
@@ -202,6 +204,42 @@ def test_interrupted():
         check(program.counts()[0] <= 14, "questions", program.counts())
         check(proc_state(program.pid) in "RS", "it runs", proc_state(program.pid))
         wait_until(lambda: not helper_is_there(program.pid), 20, "the helper has ended")
+
+
+STEPS = "thread(lambda: [(spin(pool[1], 0.02), pool[1].synchronize()) for _ in iter(lambda: stop, True)])"
+
+
+def test_launches():
+    """With the recorder: a loop of launches moves although it is busy each time; in one that stands none ends."""
+    with Program() as program:
+        truth.record(program.pid, "on", "--launches", expect=(COMPLETE, PARTIAL))
+        program.do("spin(pool[2], 1000); torch.cuda._sleep(1785000000000)")
+        data = again(program)
+        default = by_handle(data["streams"])[0]
+        equal((default["state"], default["launches_ended"]), ("busy", 0), "the default stream")
+        stuck = by_handle(data["streams"])[program.handles[2]]
+        equal((stuck["state"], stuck["launches_ended"], data["again"]["launches_ended"]), ("busy", 0, 0), "one that stands")
+        program.do(STEPS)
+        for _ in range(20):
+            data = again(program)
+            moves, stuck = (by_handle(data["streams"])[program.handles[i]] for i in (1, 2))
+            if moves["looks"] == ["busy"] * 3:
+                break
+        equal((moves["state"], stuck["state"], stuck["launches_ended"]), ("moving", "busy", 0), f"{moves}")
+        check(5 < moves["launches_ended"] <= 26 and moves["launches_ended"] == data["again"]["launches_ended"], "launches of 20 ms in 0.5 s", moves)
+        check(data["again"]["verdict"] in ("moves", "others-work"), "verdict", data["again"]["verdict"])
+        out = text(program)
+        check(re.search(r"PyTorch stream 1 of GPU 0: [a-z, ]*, asked 3 times in [0-9.]+ s; between the looks [0-9]+ of its launches ended", out), "moves", out)
+        check("none of its launches is known to have ended between the looks" in out, "stands", out)
+        check(re.search(r"; [0-9]+ launches on the GPU ended", out), "headline", out)
+        process = tool(program, "2x2s")
+        time.sleep(0.5)
+        truth.record(program.pid, "off")
+        truth.record(program.pid, "on", "--launches", expect=(COMPLETE, PARTIAL))
+        data = json.loads(process.communicate(timeout=30)[0])
+        ended = {s["launches_ended"] for s in data["streams"]["streams"]}
+        equal((data["again"]["launches_ended"], ended), (None, {None}), "another recording counts from 0")
+        program.do("stop = True")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@
 		`${vt.count(again.looks)} looks in ${vt.milliseconds(again.span_ms)}, ${cost(json)}`,
 		again.cpu_ns === null ? null : `${Math.round(again.cpu_ns / 1e6)} ms of processor time`,
 		again.pytorch_blocks === null ? null : `${vt.counted(again.pytorch_blocks, "block")} handed out and taken back`,
+		again.launches_ended ? `${vt.counted(again.launches_ended, "launch", "launches")} on the GPU ended` : null,
 		again.interrupted ? "ended before all looks were made" : null,
 	].filter(Boolean).join("; ");
 

@@ -10,10 +10,14 @@
 
 	const answered = (s) => s.looks.filter((look) => look === "busy" || look === "idle");
 
-	const moving = (s) => (answered(s)[0] === "busy" ? "busy, then idle" : "idle, then busy");
+	const moving = (s) => (!s.looks.includes("idle") ? "busy, moving" : answered(s)[0] === "busy" ? "busy, then idle" : "idle, then busy");
 
-	const stateOf = (s) => (known(s.error) ? "CUDA error " + s.error : s.state === "moving" ? moving(s) :
-		s.state === "busy" && s.looks[2] === "busy" ? "busy each time" : STATES[s.state] || s.state);
+	const launches = (s) => (!known(s.launches_ended) || !s.looks.includes("busy") ? "" : s.launches_ended ?
+		`; between the looks ${vt.count(s.launches_ended)} of its launches ended` :
+		"; none of its launches is known to have ended between the looks");
+
+	const stateOf = (s) => (known(s.error) ? "CUDA error " + s.error : (s.state === "moving" ? moving(s) :
+		s.state === "busy" && s.looks[2] === "busy" ? "busy each time" : STATES[s.state] || s.state) + launches(s));
 
 	const waiting = (s) => (s.awaiting_free ? s.awaiting_free.bytes : 0); /* reports of before have none */
 

@@ -80,6 +80,10 @@ void vt_json_again(struct vt_json *json, const struct vt_model_again *again)
 		vt_json_uint(json, "pytorch_blocks", again->torch_count);
 	else
 		vt_json_null(json, "pytorch_blocks");
+	if (again->launches_known)
+		vt_json_uint(json, "launches_ended", again->launches_ended);
+	else
+		vt_json_null(json, "launches_ended");
 	if (again->borrowed_us > 0)
 		vt_json_milli(json, "borrowed_ms", again->borrowed_us / 1000);
 	else
@@ -125,5 +129,6 @@ void vt_json_in_again(struct vt_json_in *in, const struct vt_json_value *root,
 	again->interval_ns = load_ms(in, from, "interval_ms");
 	again->span_ns = load_ms(in, from, "span_ms");
 	again->torch_known = vt_json_in_uint(in, from, "pytorch_blocks", &again->torch_count);
+	again->launches_known = vt_json_in_uint(in, from, "launches_ended", &again->launches_ended);
 	again->cpu_known = vt_json_in_uint(in, from, "cpu_ns", &again->cpu_ns);
 }

@@ -46,6 +46,10 @@ static void write_stream(struct vt_json *json, const struct vt_model_stream *str
 		vt_json_bool(json, "nccl", stream->nccl);
 	else
 		vt_json_null(json, "nccl");
+	if (stream->ended_known)
+		vt_json_uint(json, "launches_ended", stream->ended);
+	else
+		vt_json_null(json, "launches_ended");
 	vt_json_end_object(json);
 }
 

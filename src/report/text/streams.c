@@ -39,13 +39,14 @@ void vt_text_stream_name(struct vt_str *text, const struct vt_model_stream *stre
 /* How it began tells; it need not have been asked the first time. */
 static const char *moving_word(const struct vt_model_stream *stream)
 {
-	bool idle = false, busy_first = false;
+	bool busy = false, idle = false, busy_first = false;
 
 	for (size_t i = 0; i < VT_STREAM_LOOKS; i++) {
 		busy_first = busy_first || (!idle && stream->doing[i] == VT_STREAM_DOES_BUSY);
+		busy = busy || stream->doing[i] == VT_STREAM_DOES_BUSY;
 		idle = idle || stream->doing[i] == VT_STREAM_DOES_IDLE;
 	}
-	return busy_first ? "busy, then idle" : "idle, then busy";
+	return !idle ? "busy, moving" : busy_first ? "busy, then idle" : "idle, then busy";
 }
 
 void vt_text_stream_doing(struct vt_str *text, const struct vt_model_stream *stream)
@@ -311,11 +312,20 @@ void vt_text_streams(struct vt_line *line, const struct vt_model *model)
 static void say_later(struct vt_str *text, const struct vt_model_streams *streams,
 		      const struct vt_model_stream *stream)
 {
+	char number[VT_NUM_MAX];
+
 	vt_stream_say(text, stream);
 	vt_str_add(text, ": ");
 	vt_text_stream_doing(text, stream);
 	vt_str_addf(text, ", asked %u times in %.1f s", streams->n_asked,
 		    (double)streams->apart_ns / 1e9);
+	if (!stream->ended_known)
+		return;
+	if (stream->ended)
+		vt_str_addf(text, "; between the looks %s of its launches ended",
+			    vt_format_count(number, stream->ended));
+	else
+		vt_str_add(text, "; none of its launches is known to have ended between the looks");
 }
 
 void vt_text_streams_later(struct vt_line *line, const struct vt_model *model)

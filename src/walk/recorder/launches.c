@@ -20,7 +20,7 @@ struct reader {
 	struct vt_recorder_launch *ring;
 };
 
-static bool is_stream(const struct vt_recorder_launch_stream *s)
+bool vt_recorder_launch_stream_is(const struct vt_recorder_launch_stream *s)
 {
 	return s->key && s->ready == 1;
 }
@@ -157,7 +157,7 @@ static struct vt_error *read_streams(struct reader *r, const struct vt_recorder_
 	for (size_t i = 0; i < VT_LAUNCH_STREAMS; i++) {
 		struct vt_recorder_launch_list *list;
 
-		if (!is_stream(&streams[i]))
+		if (!vt_recorder_launch_stream_is(&streams[i]))
 			continue;
 		list = vt_vec_append(&r->pass->streams);
 		if (!list)
@@ -176,6 +176,16 @@ static struct vt_error *read_state(struct vt_memsrc *src, uint64_t head_addr,
 			      sizeof(*l));
 
 	return ret ? vt_mem_error(src, ret, "the recorder's launches") : NULL;
+}
+
+bool vt_recorder_launch_streams_read(struct vt_memsrc *src, uint64_t head_addr,
+				     struct vt_recorder_launch_stream *streams)
+{
+	struct vt_recorder_launches l;
+	uint64_t addr = head_addr + offsetof(struct vt_recorder_head, launches);
+
+	return !vt_mem_read(src, addr, &l, sizeof(l)) && l.streams &&
+	       !vt_mem_read(src, l.streams, streams, VT_LAUNCH_STREAMS * sizeof(*streams));
 }
 
 struct vt_error *vt_recorder_launches_read(struct vt_memsrc *src, uint64_t head_addr,

@@ -45,6 +45,13 @@ struct vt_recorder_launches_pass {
  */
 struct vt_error *vt_recorder_launches_read(struct vt_memsrc *src, uint64_t head_addr,
 					   struct vt_recorder_launches_pass *pass);
+/*
+ * Only the table of streams, struct vt_recorder_launch_stream[VT_LAUNCH_STREAMS]. False: it cannot
+ * be read, or there is none.
+ */
+bool vt_recorder_launch_streams_read(struct vt_memsrc *src, uint64_t head_addr,
+				     struct vt_recorder_launch_stream *streams);
+bool vt_recorder_launch_stream_is(const struct vt_recorder_launch_stream *s);
 void vt_recorder_launches_deinit(struct vt_recorder_launches_pass *pass);
 
 #endif

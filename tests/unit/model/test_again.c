@@ -270,6 +270,30 @@ static void test_went_on(void **state)
 	span_ns = VT_NS_PER_S;
 }
 
+/* So do launches that the recorder saw end. */
+static void test_launches(void **state)
+{
+	(void)state;
+	for (uint64_t ended = 0; ended < 2; ended++) {
+		begin();
+		model.again.launches_known = true;
+		model.again.launches_ended = ended;
+		add(MAIN, VT_AGAIN_SAME, 980, VT_VERDICT_IN_FUNCTION, "cudaStreamSynchronize",
+		    VT_WAITS_RUNNING, NULL);
+		expect(ended ? "moves" : "spins");
+		begin();
+		model.again.launches_known = true;
+		model.again.launches_ended = ended;
+		add(MAIN, VT_AGAIN_STILL, 0, VT_VERDICT_PYTHON_LOCK, NULL, VT_WAITS_SEMAPHORE,
+		    "futex");
+		assert_string_equal(judge(), ended ? "others-work" : "stuck");
+		assert_int_equal(strstr(model.headlines.data[0].text,
+					"1 launch on the GPU ended") != NULL,
+				 ended);
+		vt_model_deinit(&model);
+	}
+}
+
 /* The holder sleeps with the GIL; those that wait for it wake up every 5 ms. */
 static void test_gil(void **state)
 {
@@ -399,9 +423,9 @@ int main(void)
 		cmocka_unit_test(test_waits),          cmocka_unit_test(test_all_codes),
 		cmocka_unit_test(test_another_thread), cmocka_unit_test(test_running),
 		cmocka_unit_test(test_pytorch),        cmocka_unit_test(test_gil),
-		cmocka_unit_test(test_went_on),        cmocka_unit_test(test_deadlock),
-		cmocka_unit_test(test_too_short),      cmocka_unit_test(test_places),
-		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_launches),       cmocka_unit_test(test_went_on),
+		cmocka_unit_test(test_deadlock),       cmocka_unit_test(test_too_short),
+		cmocka_unit_test(test_places),         cmocka_unit_test(test_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

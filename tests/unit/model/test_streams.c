@@ -61,21 +61,33 @@ static void test_states(void **unused)
 	vt_model_deinit(&model);
 }
 
-/* The question after further looks. */
+/* The question after further looks; and launches that ended between them. */
 static void test_later(void **unused)
 {
 	static const struct {
 		enum vt_stream_doing doing[VT_STREAM_LOOKS];
+		bool ended_known;
+		uint64_t ended;
 		enum vt_stream_state state;
 	} cases[] = {
 #define DOES(a) VT_STREAM_DOES_##a
-		{ { DOES(BUSY), DOES(BUSY), DOES(BUSY) }, VT_STREAM_BUSY_STATE },
-		{ { DOES(BUSY), DOES(BUSY), DOES(NOT_ASKED) }, VT_STREAM_BUSY_STATE },
-		{ { DOES(BUSY), DOES(NOT_ASKED), DOES(BUSY) }, VT_STREAM_BUSY_STATE },
-		{ { DOES(NOT_ASKED), DOES(BUSY), DOES(NOT_ASKED) }, VT_STREAM_BUSY_ONCE_STATE },
-		{ { DOES(BUSY), DOES(BUSY), DOES(IDLE) }, VT_STREAM_MOVING_STATE },
-		{ { DOES(BUSY), DOES(BUSY), DOES(CAPTURING) }, VT_STREAM_CAPTURING_STATE },
-		{ { DOES(BUSY), DOES(BUSY), DOES(FAILED) }, VT_STREAM_UNKNOWN_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(BUSY) }, false, 0, VT_STREAM_BUSY_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(NOT_ASKED) }, false, 0, VT_STREAM_BUSY_STATE },
+		{ { DOES(BUSY), DOES(NOT_ASKED), DOES(BUSY) }, false, 0, VT_STREAM_BUSY_STATE },
+		{ { DOES(NOT_ASKED), DOES(BUSY), DOES(NOT_ASKED) },
+		  false,
+		  0,
+		  VT_STREAM_BUSY_ONCE_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(IDLE) }, false, 0, VT_STREAM_MOVING_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(CAPTURING) },
+		  false,
+		  0,
+		  VT_STREAM_CAPTURING_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(FAILED) }, false, 0, VT_STREAM_UNKNOWN_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(BUSY) }, true, 0, VT_STREAM_BUSY_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(BUSY) }, true, 7, VT_STREAM_MOVING_STATE },
+		{ { DOES(BUSY), DOES(BUSY), DOES(NOT_ASKED) }, false, 7, VT_STREAM_BUSY_STATE },
+		{ { DOES(IDLE), DOES(IDLE), DOES(IDLE) }, true, 7, VT_STREAM_IDLE_STATE },
 #undef DOES
 	};
 	struct vt_model_streams *streams = &model.streams;
@@ -88,6 +100,8 @@ static void test_later(void **unused)
 		struct vt_model_stream *stream = add(&model, 0, i + 1, 0, 0);
 
 		memcpy(stream->doing, cases[i].doing, sizeof(stream->doing));
+		stream->ended_known = cases[i].ended_known;
+		stream->ended = cases[i].ended;
 	}
 	vt_model_streams_judge(streams);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
