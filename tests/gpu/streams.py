@@ -171,6 +171,37 @@ def test_streams_never_ends():
         kernels.ends_well(proc)
 
 
+def ask_again(proc, looks):
+    begin = time.monotonic()
+    code, out, err = vramtap("report", "--json", "-", "--no-owners", "--again", looks, str(proc.pid))
+    check(code in (COMPLETE, PARTIAL), "exit code", code, err)
+    data = json.loads(out)
+    print(f"  FIGURE streams again {looks}: {[(look['state'], look['tries'], look['stopped_ms']) for look in data['streams']['looks']]}, "
+          f"{[(s['number'], s['looks'], s['state']) for s in data['streams']['streams'] if s['kind'] == 'pool' and s['state'] != 'idle']}, "
+          f"{data['again']['verdict']}, {1000 * (time.monotonic() - begin):.0f} ms", flush=True)
+    return data
+
+
+def test_streams_again():
+    """After further looks at the threads a stream that had work is asked a third time."""
+    with kernels.program(IN_STREAMS) as proc:
+        data = ask_again(proc, "3x1s")
+        found = {s["number"]: (s["looks"], s["state"]) for s in data["streams"]["streams"] if s["kind"] == "pool" and s["state"] != "idle"}
+        equal(found, {3: (["busy"] * 3, "busy")}, "the stream that hangs")
+        kernels.ends_well(proc)
+    for source in (kernels.TRAINS, CAPTURES):
+        path = end_file()
+        with target([sys.executable, "-c", source], ready="READY", stderr=subprocess.DEVNULL) as proc:
+            for _ in range(10):
+                data = ask_again(proc, "2x200ms")
+                equal([line for line in data["headlines"] if line["alarm"]], [], "alarms")
+            words = ended(proc, path)
+            if source == CAPTURES:
+                equal((words[0], words[2:]), ("DONE", ["0", "0"]), "captures")
+            else:
+                equal(words, ["DONE", "True"], "what it computed")
+
+
 def test_streams_freed():
     """Which stream freed memory waits for: PyTorch's own snapshot knows how much, the program which."""
     path = end_file()
