@@ -259,7 +259,7 @@ static void *works(void *arg)
 	for (;;) {
 		for (int i = 0; i < WORK; i++)
 			turns++;
-		usleep(1000);
+		usleep(PAUSE);
 	}
 	return arg;
 }
@@ -323,9 +323,9 @@ def test_another_thread_works():
     """Beside one that waits for the device. NCCL's own threads poll while an operation is underway, which may be one that hangs."""
     stand_in = debugger(sample("idle.txt"))
     driver = stand_in_driver()
-    for name, work, refused in (("libworks.so", 100000, True), ("libnccl.so.2", 100000, False), ("libworks.so", 100, False)):
+    for name, work, pause, refused in (("libworks.so", 1000000, 1000, True), ("libnccl.so.2", 1000000, 1000, False), ("libworks.so", 100, 50000, False)):
         library = os.path.join(scratch(), name)
-        shutil.copy(compile_c(WORKS, "-shared", "-fPIC", "-pthread", f"-DWORK={work}", f"-Wl,-soname,{name}"), library)
+        shutil.copy(compile_c(WORKS, "-shared", "-fPIC", "-pthread", f"-DWORK={work}", f"-DPAUSE={pause}", f"-Wl,-soname,{name}"), library)
         waits = compile_c(WAITS, library, driver, f"-Wl,-rpath,{os.path.dirname(library)}")
         with target([waits], ready="READY", env=dict(os.environ, LD_PRELOAD=driver)) as proc:
             data, _ = ask(proc.pid, stand_in, expect=PARTIAL if refused else COMPLETE)
