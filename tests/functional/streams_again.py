@@ -221,12 +221,15 @@ def test_launches():
         equal((stuck["state"], stuck["launches_ended"], data["again"]["launches_ended"]), ("busy", 0, 0), "one that stands")
         program.do(STEPS)
         for _ in range(20):
+            begin = time.monotonic()
             data = again(program)
+            seconds = time.monotonic() - begin
             moves, stuck = (by_handle(data["streams"])[program.handles[i]] for i in (1, 2))
             if moves["looks"] == ["busy"] * 3:
                 break
         equal((moves["state"], stuck["state"], stuck["launches_ended"]), ("moving", "busy", 0), f"{moves}")
-        check(5 < moves["launches_ended"] <= 26 and moves["launches_ended"] == data["again"]["launches_ended"], "launches of 20 ms in 0.5 s", moves)
+        check(5 < moves["launches_ended"] <= seconds / 0.02, f"launches of 20 ms in less than {seconds} s", moves)
+        equal(data["again"]["launches_ended"], moves["launches_ended"], "all of them")
         check(data["again"]["verdict"] in ("moves", "others-work"), "verdict", data["again"]["verdict"])
         out = text(program)
         check(re.search(r"PyTorch stream 1 of GPU 0: [a-z, ]*, asked 3 times in [0-9.]+ s; between the looks [0-9]+ of its launches ended", out), "moves", out)
