@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/streams.h"
 
 #define NAME(name, text) text,
 
@@ -67,15 +68,10 @@ static int compare(const void *a, const void *b)
 
 	if (x->bytes != y->bytes)
 		return x->bytes > y->bytes ? -1 : 1;
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->priority != y->priority)
-		return x->priority > y->priority ? -1 : 1;
-	if (x->number != y->number)
-		return x->number < y->number ? -1 : 1;
-	return (x->handle > y->handle) - (x->handle < y->handle);
+	return vt_stream_order((struct vt_stream_place){ x->device, (unsigned int)x->kind,
+							 x->priority, x->number, x->handle },
+			       (struct vt_stream_place){ y->device, (unsigned int)y->kind,
+							 y->priority, y->number, y->handle });
 }
 
 void vt_account_waits(struct vt_model_allocator *a)

@@ -142,19 +142,27 @@ static bool add_group(struct vt_model_streams *streams, const struct vt_model_gr
 	return true;
 }
 
+int vt_stream_order(struct vt_stream_place a, struct vt_stream_place b)
+{
+	if (a.device != b.device)
+		return a.device < b.device ? -1 : 1;
+	if (a.kind != b.kind)
+		return a.kind < b.kind ? -1 : 1;
+	if (a.priority != b.priority)
+		return a.priority > b.priority ? -1 : 1;
+	if (a.number != b.number)
+		return a.number < b.number ? -1 : 1;
+	return (a.handle > b.handle) - (a.handle < b.handle);
+}
+
 static int compare(const void *a, const void *b)
 {
 	const struct vt_model_stream *x = a, *y = b;
 
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->priority != y->priority)
-		return x->priority > y->priority ? -1 : 1;
-	if (x->number != y->number)
-		return x->number < y->number ? -1 : 1;
-	return (x->handle > y->handle) - (x->handle < y->handle);
+	return vt_stream_order((struct vt_stream_place){ x->device, (unsigned int)x->kind,
+							 x->priority, x->number, x->handle },
+			       (struct vt_stream_place){ y->device, (unsigned int)y->kind,
+							 y->priority, y->number, y->handle });
 }
 
 /* ---- NCCL ---- */
