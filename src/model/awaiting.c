@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/stream_order.h"
 #include "model/streams.h"
 
 #define NAME(name, text) text,

@@ -27,6 +27,7 @@ src_model_libmodel_a_SOURCES = \
 	src/model/libpools.c src/model/libpools.h \
 	src/model/model.c src/model/model.h \
 	src/model/streams.c src/model/streams.h \
+	src/model/stream_order.c src/model/stream_order.h \
 	src/model/stream_deadlock.c src/model/stream_deadlock.h \
 	src/model/stream_waits.c src/model/stream_waits.h \
 	src/model/oom.c \

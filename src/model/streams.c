@@ -7,6 +7,7 @@
 #include "model/awaiting.h"
 #include "model/cuda_error.h"
 #include "model/model.h"
+#include "model/stream_order.h"
 
 void vt_model_streams_deinit(struct vt_model_streams *streams)
 {
@@ -140,19 +141,6 @@ static bool add_group(struct vt_model_streams *streams, const struct vt_model_gr
 		stream->blocks += group->blocks;
 	}
 	return true;
-}
-
-int vt_stream_order(struct vt_stream_place a, struct vt_stream_place b)
-{
-	if (a.device != b.device)
-		return a.device < b.device ? -1 : 1;
-	if (a.kind != b.kind)
-		return a.kind < b.kind ? -1 : 1;
-	if (a.priority != b.priority)
-		return a.priority > b.priority ? -1 : 1;
-	if (a.number != b.number)
-		return a.number < b.number ? -1 : 1;
-	return (a.handle > b.handle) - (a.handle < b.handle);
 }
 
 static int compare(const void *a, const void *b)

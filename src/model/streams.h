@@ -109,18 +109,6 @@ struct vt_model_streams {
 	bool waits_known;     /* for which streams all blocks wait that await their free */
 };
 
-/* A stream among others. kind: the codes of the list that it is in. */
-struct vt_stream_place {
-	int device;
-	unsigned int kind;
-	int priority;
-	unsigned int number;
-	uint64_t handle;
-};
-
-/* The order in which streams are listed, as of qsort(): by device, kind, priority, number. */
-int vt_stream_order(struct vt_stream_place a, struct vt_stream_place b);
-
 void vt_model_streams_deinit(struct vt_model_streams *streams);
 
 /* From exact allocators: the streams that blocks were made for. False: out of memory. */
