@@ -275,7 +275,14 @@ static int thread_exposure(const struct vt_choice *choice, const struct vt_threa
 	/* Reading the stack is only worthwhile when the rest is good enough. */
 	if (exposure > choice->max_exposure)
 		return exposure;
-	return exposure + vt_stack_exposure(choice->live, choice->symbols, info->sp);
+	exposure += vt_stack_exposure(choice->live, choice->symbols, info->sp);
+	/*
+	 * While it stands, the end of a child of its wakes up another thread (target/session.c,
+	 * enum turn): another one is better.
+	 */
+	if (exposure < VT_EXPOSURE_QUIET && vt_thread_has_children(choice->pid, info->tid))
+		return VT_EXPOSURE_QUIET;
+	return exposure;
 }
 
 static void insert(struct vt_candidate *candidates, size_t max, size_t *n,

@@ -102,6 +102,9 @@ bool vt_proc_has_driver_thread(pid_t pid);
 /* Refreshes state, syscall, sp, pc and wchan of one thread. VT_ERR_GONE when it ended. */
 struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid_t tid);
 
+/* Whether the thread itself has started processes that still exist; false where not known. */
+bool vt_thread_has_children(pid_t pid, pid_t tid);
+
 #define VT_MAX_KERNEL_FRAMES 64
 
 /*

@@ -432,6 +432,7 @@ static struct vt_error *seize(struct stopping *stopping, struct vt_session_threa
 		return NULL;
 	}
 	thread->phase = PHASE_SEIZED;
+	thread->is_parent = vt_task_has_children(stopping->task_dir, thread->tid);
 	stopping->n_attached++;
 	return NULL;
 }
@@ -749,6 +750,11 @@ bool vt_session_stands(const struct vt_session *session)
 	return true;
 }
 
+static bool is_interrupted(const struct vt_session_thread *thread)
+{
+	return (int64_t)thread->regs.r[VT_REG_RAX] == -EINTR;
+}
+
 /*
  * The short way for nearly every thread: it is in the trap that our interrupt caused, which it
  * cannot leave by itself, and has nothing to restart. (One system call fewer per thread matters:
@@ -756,7 +762,7 @@ bool vt_session_stands(const struct vt_session *session)
  */
 static bool detach(const struct vt_session_thread *thread)
 {
-	if (thread->stopped && thread->trapped && (int64_t)thread->regs.r[VT_REG_RAX] != -EINTR) {
+	if (thread->stopped && thread->trapped && !is_interrupted(thread)) {
 		vt_fault_point("session-detach");
 		if (!ptrace(PTRACE_DETACH, thread->tid, NULL, NULL))
 			return true;
@@ -764,14 +770,33 @@ static bool detach(const struct vt_session_thread *thread)
 	return vt_stop_let_go(thread->tid);
 }
 
-void vt_session_resume(struct vt_session *session)
+/*
+ * The order in which threads are let go. A SIGCHLD is sent to the thread that started the child.
+ * While that one is traced, the kernel does not drop the signal, though it is ignored by default
+ * (kernel/signal.c: sig_ignored()), and wakes up any other thread for it (complete_signal()): one
+ * that is on its own already, and waits in epoll_wait(), sees EINTR. So threads with children come
+ * first, and the calls that end with EINTR last, as a thread may have become a parent since it was
+ * attached to.
+ */
+enum turn { PARENTS, OTHERS, INTERRUPTED, N_TURNS };
+
+static enum turn turn_of(const struct vt_session_thread *thread)
+{
+	if (thread->is_parent)
+		return PARENTS;
+	return is_interrupted(thread) ? INTERRUPTED : OTHERS;
+}
+
+/* True if there was one. */
+static bool release_all(struct vt_session *session, enum turn turn)
 {
 	bool any = false;
 
 	for (size_t i = 0; i < session->threads.n; i++) {
 		struct vt_session_thread *thread = &session->threads.data[i];
 
-		if (thread->phase == PHASE_NEW || thread->phase == PHASE_OVER)
+		if (thread->phase == PHASE_NEW || thread->phase == PHASE_OVER ||
+		    turn_of(thread) != turn)
 			continue;
 		any = true;
 		thread->phase = PHASE_OVER;
@@ -780,6 +805,15 @@ void vt_session_resume(struct vt_session *session)
 		else
 			held[thread->slot].owed = true;
 	}
+	return any;
+}
+
+void vt_session_resume(struct vt_session *session)
+{
+	bool any = false;
+
+	for (enum turn turn = 0; turn < N_TURNS; turn++)
+		any |= release_all(session, turn);
 	if (any) {
 		session->stop_end_ns = vt_now_ns();
 		use_memory(session, false);

@@ -38,6 +38,7 @@ struct vt_session_thread {
 	int phase;
 	int slot;
 	bool trapped;
+	bool is_parent;
 	uint64_t deadline_ns;
 };
 

@@ -152,6 +152,21 @@ char vt_task_state(int dirfd, pid_t tid)
 	return p && p[1] == ' ' ? p[2] : 0;
 }
 
+bool vt_task_has_children(int dirfd, pid_t tid)
+{
+	char path[32], first[2];
+
+	snprintf(path, sizeof(path), "%d/children", (int)tid);
+	return vt_task_slurp(dirfd, path, first, sizeof(first)) > 0;
+}
+
+bool vt_thread_has_children(pid_t pid, pid_t tid)
+{
+	VT_CLOSE int dirfd = vt_task_dir(pid);
+
+	return dirfd >= 0 && vt_task_has_children(dirfd, tid);
+}
+
 /* Zombies and dead tasks have given back their memory, files and namespaces. */
 static bool has_memory(int dirfd, pid_t tid)
 {

@@ -3,6 +3,7 @@
 #ifndef VT_TARGET_TASK_H
 #define VT_TARGET_TASK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -37,6 +38,12 @@ int vt_task_compare_tids(const void *a, const void *b);
  * exist.
  */
 char vt_task_state(int dirfd, pid_t tid);
+
+/*
+ * Whether the thread itself has started processes that still exist, or are still to be waited for.
+ * False, too, where the kernel has no list of them (CONFIG_PROC_CHILDREN).
+ */
+bool vt_task_has_children(int dirfd, pid_t tid);
 
 /* A positive errno of one of the above as an error about "the <what> of process <pid>". */
 struct vt_error *vt_task_error(int errnum, pid_t pid, const char *what);

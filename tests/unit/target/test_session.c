@@ -667,6 +667,63 @@ static void late_threads_see_no_eintr_of_an_interrupted_tool(void **state)
 	use_on_late_threads(tool_that_is_interrupted, true);
 }
 
+static void unmask(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	pthread_sigmask(SIG_SETMASK, &none, NULL);
+}
+
+static void *in_epoll_wait_with_no_mask(void *arg)
+{
+	unmask();
+	return in_epoll_wait_for_ever(arg);
+}
+
+/* The signal of a child's end is one that does nothing, so nobody sees it. */
+static void *starting_children(void *arg)
+{
+	unmask();
+	LOOP(arg, {
+		pid_t child = fork();
+
+		if (child == 0)
+			_exit(0);
+		waitpid(child, NULL, 0);
+	});
+}
+
+/*
+ * A child's end must wake up none but its parent, whichever of the two is let go first. The parent
+ * is the last thread here, and the main thread takes no signal.
+ */
+static void children_wake_up_nobody_else(void **state)
+{
+	body_fn bodies[41];
+	sigset_t child;
+	pid_t pid;
+	(void)state;
+
+	for (int i = 0; i < 40; i++)
+		bodies[i] = in_epoll_wait_with_no_mask;
+	bodies[40] = starting_children;
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, NULL);
+	pid = start(bodies, 41);
+	sigprocmask(SIG_UNBLOCK, &child, NULL);
+	for (int round = 0; round < 500; round++) {
+		struct vt_session session;
+
+		stop(&session, pid, NULL);
+		vt_session_deinit(&session);
+	}
+	assert_true(atomic_load(&shared->progress[40]) > 0);
+	assert_int_equal(atomic_load(&shared->eintr), 0);
+	kill_target(pid);
+}
+
 /*
  * Each signal ends the call of a thread that lets it through only there, whenever it meets a stop
  * or the restart after it, and nothing else does.
@@ -1377,6 +1434,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(all_threads_stop),
 		cmocka_unit_test(nobody_sees_eintr),
 		cmocka_unit_test(real_eintr_stays),
+		cmocka_unit_test(children_wake_up_nobody_else),
 		cmocka_unit_test(late_threads_see_no_eintr),
 		cmocka_unit_test(late_threads_see_no_eintr_of_an_interrupted_tool),
 		cmocka_unit_test(signal_with_a_mask_is_seen),
