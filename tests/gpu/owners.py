@@ -83,12 +83,17 @@ def running(mode, reports=12, most_unknown=5):
         all_read = [report_json(program.pid, expect=(COMPLETE, PARTIAL)) for _ in range(reports)]
         truth = told(program)
     truth["blocks"] = None  # of a later moment
-    results = [judge(data, truth) for data in all_read]
+    judged = [(data, judge(data, truth)) for data in all_read]
+    # On a busy machine its allocator may not stand still for as long as a walk takes: then a report says so, and lists no blocks.
+    equal([data["pytorch"]["allocators"] for data, result in judged if not result.in_use and not data["diagnostics"]], [],
+          "no blocks, and no reason")
+    results = [result for _, result in judged if result.in_use]
+    check(2 * len(results) > reports, "too few reports list the blocks", [data["diagnostics"] for data in all_read])
     unknown = sorted(100 * (1 - result.told / result.in_use) for result in results)
     stopped = sorted(data["timing"]["stopped_ms"] for data in all_read)
-    print(f"  FIGURE owners of a running {mode}: bytes without an owner in {reports} reports: median {unknown[reports // 2]:.2f} %, most "
-          f"{unknown[-1]:.2f} %; stopped: median {stopped[reports // 2]:.1f} ms, most {stopped[-1]:.1f} ms; listed "
-          f"{collections.Counter(data['pytorch']['allocators'][0]['method'] for data in all_read)}")
+    print(f"  FIGURE owners of a running {mode}: bytes without an owner in {len(results)} of {reports} reports: "
+          f"median {unknown[len(results) // 2]:.2f} %, most {unknown[-1]:.2f} %; stopped: median {stopped[reports // 2]:.1f} ms, most {stopped[-1]:.1f} ms; listed "
+          f"{collections.Counter(one['method'] for data in all_read for one in data['pytorch']['allocators'])}")
     for title in ("wrong", "lies", "facts"):
         show(title, [line for result in results for line in getattr(result, title)])
     show("categories", [str({c["category"]: c["bytes"] for c in data["owners"]["categories"]}) for data in all_read])
@@ -98,7 +103,7 @@ def running(mode, reports=12, most_unknown=5):
         equal([line for line in unforeseen if line in result.lies or line in result.facts], [], "what is wrong and called certain")
         check(100 * result.category >= CATEGORY * result.known, "too few categories are right", result.wrong)
         check(100 * result.named >= NAME * result.known, "too few names are right", result.wrong)
-    check(unknown[reports // 2] <= most_unknown, "too much has no owner", unknown)
+    check(unknown[len(results) // 2] <= most_unknown, "too much has no owner", unknown)
 
 
 STATES = ("forward", "loss", "backward", "step", "between")
