@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hostile_calls STATS_FILE: a thread in each system call that waits, of every class of restart
- * that the kernel has (ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK), and in
- * those that end with EINTR without a handler when a tracer interrupts them (signal(7)). No signal
- * is ever sent: none of them may see EINTR. What wakes the endless ones is another thread.
+ * hostile_calls STATS_FILE [no-children]: a thread in each system call that waits, of every class
+ * of restart that the kernel has (ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND,
+ * ERESTART_RESTARTBLOCK), and in those that end with EINTR without a handler when a tracer
+ * interrupts them (signal(7)). No signal is ever sent: none of them may see EINTR. What wakes the
+ * endless ones is another thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -551,24 +552,27 @@ static const struct spy_kind kinds[] = {
 	{ "futex", do_futex, NULL },
 	{ "futex_timed", do_futex_timed, NULL },
 	{ "futex_bitset", do_futex_bitset, NULL },
-	{ "wait4", do_wait4, NULL },
-	{ "waitid", do_waitid, NULL },
 	{ "flock", do_flock, open_lock },
 	{ "flock", do_flock, open_lock },
 	{ "io_uring", do_uring, open_ring },
 	{ "feeder", do_feeder, NULL },
+	/* last, so that they can be left out */
+	{ "wait4", do_wait4, NULL },
+	{ "waitid", do_waitid, NULL },
 };
+
+enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]), N_OF_CHILDREN = 2 };
 
 int main(int argc, char **argv)
 {
-	bool own = !unshare(CLONE_NEWIPC);
+	bool own = !unshare(CLONE_NEWIPC), childless = argc == 3 && !strcmp(argv[2], "no-children");
 	int code;
 
-	if (argc != 2)
+	if (argc != 2 + childless)
 		return 64;
 	if (open_all())
 		return 1;
-	code = spy_main(argv[1], kinds, sizeof(kinds) / sizeof(kinds[0]));
+	code = spy_main(argv[1], kinds, N_KINDS - (childless ? N_OF_CHILDREN : 0));
 	if (!own)
 		remove_queues();
 	return code;
