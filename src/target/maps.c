@@ -22,6 +22,9 @@
  */
 #define READ_STEP (64u * 1024)
 
+/* How often it is read when the process executes another program meanwhile. */
+#define EXEC_TRIES 8
+
 struct text {
 	char *data;
 	size_t n;
@@ -227,20 +230,41 @@ static struct vt_error *error_of(int ret, pid_t pid)
 	return vt_task_error(-ret, pid, "memory map");
 }
 
-struct vt_error *vt_maps_init(struct vt_maps *maps, pid_t pid)
+/* 0 or a negative errno: -ESRCH where there is none. */
+static int read_map(pid_t pid, struct text *text)
 {
 	pid_t tid = vt_proc_view(pid);
 	VT_CLOSE int fd = vt_task_open(pid, tid, "maps", O_RDONLY);
-	struct vt_maps fresh = { 0 };
-	struct text text = { 0 };
-	int ret = fd < 0 ? fd : read_all(fd, &text);
+	int ret = fd < 0 ? fd : read_all(fd, text);
 
 	/*
 	 * Kernels before 6.13 show an empty map for a process that is exiting (or a kernel thread),
 	 * later ones say ESRCH.
 	 */
-	if (ret == 0 && text.n == 0)
-		ret = -ESRCH;
+	return ret == 0 && text->n == 0 ? -ESRCH : ret;
+}
+
+/*
+ * The map is that of the memory which the process had when the file was opened: after an execve()
+ * there is none any more, but another one.
+ */
+static int read_map_again(pid_t pid, struct text *text)
+{
+	int ret = -ESRCH;
+
+	for (int i = 0; i < EXEC_TRIES && ret == -ESRCH; i++) {
+		text->n = 0;
+		ret = read_map(pid, text);
+	}
+	return ret;
+}
+
+struct vt_error *vt_maps_init(struct vt_maps *maps, pid_t pid)
+{
+	struct vt_maps fresh = { 0 };
+	struct text text = { 0 };
+	int ret = read_map_again(pid, &text);
+
 	if (ret == 0)
 		ret = parse(&fresh, &text);
 	free(text.data);

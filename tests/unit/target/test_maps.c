@@ -203,6 +203,27 @@ static void processes_without_memory(void **state)
 	waitpid(pid, NULL, 0);
 }
 
+/* One that executes itself anew all the time, a thousand times a second, has a map all the time. */
+static void process_that_executes_itself(void **state)
+{
+	static const char again[] = "exec /bin/sh -c \"$0\" \"$0\"";
+	struct vt_maps maps = { 0 };
+	pid_t pid = fork();
+	(void)state;
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl("/bin/sh", "sh", "-c", again, again, NULL);
+		_exit(1);
+	}
+	for (int i = 0; i < 5000; i++) {
+		succeed(vt_maps_init(&maps, pid));
+		vt_maps_deinit(&maps);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* A large map, and how long it takes. */
 static void many_mappings(void **state)
 {
@@ -239,6 +260,7 @@ int main(void)
 		cmocka_unit_test(finds_addresses),
 		cmocka_unit_test(decodes_odd_names),
 		cmocka_unit_test(processes_without_memory),
+		cmocka_unit_test(process_that_executes_itself),
 		cmocka_unit_test(many_mappings),
 	};
 
