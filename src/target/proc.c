@@ -89,7 +89,7 @@ static bool parse_stat(char *text, struct stat_fields *fields)
 static int read_stat(int dirfd, const char *path, struct stat_fields *fields)
 {
 	char text[1024];
-	ssize_t n = vt_task_slurp(dirfd, path, text, sizeof(text));
+	ssize_t n = vt_task_record(dirfd, path, text, sizeof(text));
 
 	if (n < 0)
 		return (int)n;
@@ -519,7 +519,7 @@ static void parse_syscall(struct vt_thread_info *info, char *text)
 
 static void read_wchan(struct vt_thread_info *info, int dirfd, const char *path)
 {
-	ssize_t n = vt_task_slurp(dirfd, path, info->wchan, sizeof(info->wchan));
+	ssize_t n = vt_task_record(dirfd, path, info->wchan, sizeof(info->wchan));
 
 	if (n <= 0 || !strcmp(info->wchan, "0"))
 		info->wchan[0] = '\0';
@@ -545,7 +545,7 @@ static int read_thread(int dirfd, pid_t tid, struct vt_thread_info *info)
 	fresh.utime_ticks = stat.utime;
 	fresh.stime_ticks = stat.stime;
 	snprintf(path, sizeof(path), "%d/syscall", (int)tid);
-	if (vt_task_slurp(dirfd, path, text, sizeof(text)) > 0)
+	if (vt_task_record(dirfd, path, text, sizeof(text)) > 0)
 		parse_syscall(&fresh, text);
 	snprintf(path, sizeof(path), "%d/wchan", (int)tid);
 	read_wchan(&fresh, dirfd, path);
@@ -641,13 +641,12 @@ struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid
 
 size_t vt_thread_kernel_stack(pid_t pid, pid_t tid, const char **frames, struct vt_arena *arena)
 {
-	VT_CLOSE int dirfd = vt_task_dir(pid);
-	char path[40], text[8192];
+	char path[64], text[8192];
 	char *rest = NULL;
 	size_t n = 0;
 
-	snprintf(path, sizeof(path), "%d/stack", (int)tid);
-	if (dirfd < 0 || vt_task_slurp(dirfd, path, text, sizeof(text)) <= 0)
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stack", (int)pid, (int)tid);
+	if (vt_task_record(AT_FDCWD, path, text, sizeof(text)) <= 0)
 		return 0;
 	/* "[<0>] futex_wait+0x5f/0x120", with the address in the brackets before Linux 4.11 */
 	for (char *line = strtok_r(text, "\n", &rest); line && n < VT_MAX_KERNEL_FRAMES;
@@ -689,7 +688,7 @@ static bool read_sample_syscall(struct vt_thread_sample *sample, int dirfd)
 	char path[40], text[512];
 
 	snprintf(path, sizeof(path), "%d/syscall", (int)sample->info.tid);
-	if (vt_task_slurp(dirfd, path, text, sizeof(text)) > 0)
+	if (vt_task_record(dirfd, path, text, sizeof(text)) > 0)
 		parse_syscall(&sample->info, text);
 	/*
 	 * Both are 0 when the thread has ended. Only the instruction pointer is 0 after a call

@@ -426,7 +426,7 @@ static struct vt_error *seize(struct stopping *stopping, struct vt_session_threa
 	 * A traced thread keeps its number. One that is none of the process's now is another's: the
 	 * process ended, or this thread did, between the list and the attach.
 	 */
-	if (!vt_task_state(stopping->task_dir, thread->tid)) {
+	if (!vt_task_exists(stopping->task_dir, thread->tid)) {
 		held[thread->slot].owed = true;
 		give_up(thread, why_ended);
 		return NULL;

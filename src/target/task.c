@@ -76,6 +76,22 @@ ssize_t vt_task_slurp(int dirfd, const char *path, char *buf, size_t size)
 	return (ssize_t)n;
 }
 
+ssize_t vt_task_record(int dirfd, const char *path, char *buf, size_t size)
+{
+	VT_CLOSE int fd = open_retry(dirfd, path, O_RDONLY);
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	do
+		n = read(fd, buf, size - 1);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	buf[n] = '\0';
+	return n;
+}
+
 /* A name that is a positive decimal number, else 0. */
 static pid_t number_of(const char *name)
 {
@@ -143,7 +159,7 @@ char vt_task_state(int dirfd, pid_t tid)
 	char path[32], stat[512];
 
 	snprintf(path, sizeof(path), "%d/stat", (int)tid);
-	if (vt_task_slurp(dirfd, path, stat, sizeof(stat)) <= 0)
+	if (vt_task_record(dirfd, path, stat, sizeof(stat)) <= 0)
 		return 0;
 
 	/* "tid (comm) S ...": the name may contain ") Z ", so the last parenthesis counts. */
@@ -152,12 +168,20 @@ char vt_task_state(int dirfd, pid_t tid)
 	return p && p[1] == ' ' ? p[2] : 0;
 }
 
+bool vt_task_exists(int dirfd, pid_t tid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "%d", (int)tid);
+	return !faccessat(dirfd, path, F_OK, 0);
+}
+
 bool vt_task_has_children(int dirfd, pid_t tid)
 {
 	char path[32], first[2];
 
 	snprintf(path, sizeof(path), "%d/children", (int)tid);
-	return vt_task_slurp(dirfd, path, first, sizeof(first)) > 0;
+	return vt_task_record(dirfd, path, first, sizeof(first)) > 0;
 }
 
 bool vt_thread_has_children(pid_t pid, pid_t tid)

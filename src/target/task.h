@@ -25,6 +25,12 @@ int vt_task_dir(pid_t pid);
 ssize_t vt_task_slurp(int dirfd, const char *path, char *buf, size_t size);
 
 /*
+ * The same of a file that the kernel makes whole at the first read if there is room (seq_file's
+ * single_open(): stat, syscall, wchan, stack): with that one read.
+ */
+ssize_t vt_task_record(int dirfd, const char *path, char *buf, size_t size);
+
+/*
  * All entries of the directory whose names are numbers, ascending; at most max. The caller frees
  * *tids. 0 or a negative errno.
  */
@@ -38,6 +44,9 @@ int vt_task_compare_tids(const void *a, const void *b);
  * exist.
  */
 char vt_task_state(int dirfd, pid_t tid);
+
+/* Whether the thread is one of the process's (dirfd: /proc/PID/task), a zombie too. */
+bool vt_task_exists(int dirfd, pid_t tid);
 
 /*
  * Whether the thread itself has started processes that still exist, or are still to be waited for.
