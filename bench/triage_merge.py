@@ -95,10 +95,10 @@ def make(directory, ranks, together):
     return paths, sum(os.path.getsize(path) for path in paths)
 
 
-def measure(demo, paths, ranks):
+def measure(demo, paths, ranks, runs=RUNS):
     """Seconds (of the clock, of processor time) and megabytes of the best run."""
     best = None
-    for _ in range(RUNS):
+    for _ in range(runs):
         run = subprocess.run([demo, "--cost", "--quiet", "--load", *paths], check=True, stderr=subprocess.PIPE, text=True)
         cost = {key: float(value) for key, value in re.findall(r"(\w+) ([0-9.]+)", run.stderr)}
         assert cost["members"] == ranks, run.stderr
@@ -130,4 +130,5 @@ def main():
     sys.exit(failed)
 
 
-main()
+if __name__ == "__main__":
+    main()
