@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stop PID: stops all threads of a process and lets them go, as fast as ptrace can, and does nothing
- * else. What a tool's pause has on top of this is its own; what it has in common is the kernel's.
- * Threads that appear meanwhile are not looked for. A thread in epoll_wait() and its kin sees EINTR:
- * this is for bench/all.py and its own target only.
+ * stop PID: stops all threads of a process and lets them go, as fast as ptrace can, and does
+ * nothing else. What a tool's pause has on top of this is its own; what it has in common is the
+ * kernel's. Threads that appear meanwhile are not looked for. A thread in epoll_wait() and its kin
+ * sees EINTR: this is for bench/all.py and its own target only.
  */
 #include <dirent.h>
 #include <stdio.h>
