@@ -3,17 +3,71 @@
  * Single objects by name, without a graph: a module, an attribute, what a container has. Each call
  * is bounded by itself.
  */
+#include <string.h>
+
 #include "walk/pyheap/internal.h"
 
 #define MAX_MODULES 65536
+#define KEYS_AT_ONCE 512
 #define MAX_ATTRIBUTES 65536 /* of a module; an instance has some ten */
 #define MAX_INLINE 256       /* CPython shares tables of at most 30 keys */
 
+/*
+ * The lengths of the str that are the keys from first on, 0 where there is none. False: one cannot
+ * be read.
+ */
+static bool read_lengths(struct vt_pyheap *heap, const struct vt_pyheap_table *table,
+			 uint64_t first, size_t n, uint64_t *lengths)
+{
+	struct vt_memvec vec[KEYS_AT_ONCE];
+	size_t asked = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t key = vt_pyheap_table_key(heap, table, first + i);
+
+		lengths[i] = 0;
+		if (key && !(key & 7))
+			vec[asked++] = (struct vt_memvec){
+				.addr = key + vt_pyheap_at(heap, VT_PY_UNICODE_LENGTH),
+				.buf = &lengths[i],
+				.len = sizeof(lengths[i]),
+			};
+	}
+	return !asked || !vt_mem_readv(heap->pages->under, vec, asked);
+}
+
+/*
+ * sys.modules has some thousand names, nearly each in a page of its own: so only their lengths are
+ * read, together, and then the names that are as long.
+ */
+static uint64_t find_module(struct vt_pyheap *heap, const struct vt_pyheap_table *table,
+			    const char *name)
+{
+	uint64_t lengths[KEYS_AT_ONCE];
+
+	for (uint64_t first = 0; first < table->n; first += KEYS_AT_ONCE) {
+		size_t n = table->n - first < KEYS_AT_ONCE ? (size_t)(table->n - first) :
+							     KEYS_AT_ONCE;
+		bool known = read_lengths(heap, table, first, n, lengths);
+
+		for (size_t i = 0; i < n; i++)
+			if ((!known || lengths[i] == strlen(name)) &&
+			    vt_pyheap_is_str(heap, vt_pyheap_table_key(heap, table, first + i),
+					     name))
+				return vt_pyheap_table_value(heap, table, first + i);
+	}
+	return 0;
+}
+
 uint64_t vt_pyheap_module(struct vt_pyheap *heap, const char *name)
 {
-	uint64_t modules = vt_pyheap_u64(heap, heap->interpreter, VT_PY_INTERP_MODULES), at;
+	uint64_t modules = vt_pyheap_u64(heap, heap->interpreter, VT_PY_INTERP_MODULES);
+	struct vt_pyheap_table table;
 
-	return modules ? vt_pyheap_lookup(heap, modules, name, MAX_MODULES, &at) : 0;
+	if (!modules || !vt_pyheap_table_of(heap, modules, &table))
+		return 0;
+	table.n = table.n < MAX_MODULES ? table.n : MAX_MODULES;
+	return find_module(heap, &table, name);
 }
 
 /* Attributes in the object itself, named by the class's table of keys (instance.c says where). */

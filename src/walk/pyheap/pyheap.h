@@ -185,7 +185,10 @@ bool vt_pyheap_key_is(struct vt_pyheap *heap, uint32_t from, const struct vt_gra
 
 /* ---- single objects, without a graph; 0: there is none, or it cannot be read ---- */
 
-/* A module of the main interpreter's sys.modules. */
+/*
+ * A module of the main interpreter's sys.modules. The lengths of their names are not read through
+ * the copied pages: not for a walk that is made again in the copy.
+ */
 uint64_t vt_pyheap_module(struct vt_pyheap *heap, const char *name);
 
 /*
