@@ -18,6 +18,8 @@
 #include "walk/native/symfile.h"
 
 #define MAX_DEBUGDATA (64u * 1024 * 1024)
+/* Parts into which the range of the wanted addresses of a file is divided. */
+#define N_GAPS 1024
 #define SYMBOLS_AT_ONCE 4096
 #define MAX_RELOCS (16 * 1024 * 1024)
 #define RELOCS_AT_ONCE 512
@@ -51,7 +53,10 @@ struct scan {
 	const struct vt_symfile *file;
 	struct wanted *wanted; /* sorted by vaddr */
 	size_t n;
-	size_t gap; /* the last symbol read lay in (wanted[gap - 1], wanted[gap]] */
+	/* gaps[i]: how many wanted addresses lie below first + (i << shift) */
+	uint64_t first;
+	unsigned int shift;
+	size_t gaps[N_GAPS + 1];
 	/*
 	 * It has the functions that are not global, too. Otherwise, the code behind a symbol
 	 * without a size may be that of any function: musl's memset is the last global name in
@@ -93,16 +98,39 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
 }
 
 /*
- * The number of wanted addresses below vaddr. Symbols come mostly in order: the last gap is tried
- * first.
+ * .dynsym is in the order of its hash table, so that one symbol tells nothing of the next: a search
+ * among all wanted addresses for each of half a million costs more than reading them.
  */
-static size_t find_gap(struct scan *scan, uint64_t vaddr)
+static void make_gaps(struct scan *scan)
 {
-	size_t low = 0, high = scan->n, gap = scan->gap;
+	size_t n = scan->n, at = 0;
+	uint64_t span = n ? scan->wanted[n - 1].vaddr - scan->wanted[0].vaddr : 0;
 
-	if ((gap == 0 || scan->wanted[gap - 1].vaddr < vaddr) &&
-	    (gap == scan->n || scan->wanted[gap].vaddr >= vaddr))
-		return gap;
+	scan->first = n ? scan->wanted[0].vaddr : 0;
+	while (span >> scan->shift >= N_GAPS)
+		scan->shift++;
+	scan->gaps[N_GAPS] = n;
+	for (size_t i = 0; i < N_GAPS; i++) {
+		uint64_t offset = (uint64_t)i << scan->shift;
+
+		while (at < n && scan->wanted[at].vaddr - scan->first < offset)
+			at++;
+		scan->gaps[i] = at;
+	}
+}
+
+/* The number of wanted addresses below vaddr. */
+static size_t find_gap(const struct scan *scan, uint64_t vaddr)
+{
+	uint64_t offset = vaddr - scan->first, gap = offset >> scan->shift;
+	size_t low, high;
+
+	if (vaddr <= scan->first)
+		return 0;
+	if (gap >= N_GAPS)
+		return scan->n;
+	low = scan->gaps[gap];
+	high = scan->gaps[gap + 1];
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 
@@ -111,7 +139,6 @@ static size_t find_gap(struct scan *scan, uint64_t vaddr)
 		else
 			high = mid;
 	}
-	scan->gap = low;
 	return low;
 }
 
@@ -250,6 +277,7 @@ static bool scan_table(const struct vt_symfile *file, const Elf64_Shdr *table,
 		wanted[i].function.found = wanted[i].label.found = false;
 		wanted[i].label_floor = 0;
 	}
+	make_gaps(&scan);
 	while (left > 0) {
 		size_t now = left < SYMBOLS_AT_ONCE ? (size_t)left : SYMBOLS_AT_ONCE;
 
