@@ -7,8 +7,10 @@
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/str.h"
+#include "model/account.h"
 #include "model/model.h"
 #include "model/place.h"
+#include "model/stream_deadlock.h"
 #include "model/words.h"
 
 #define MAX_NAME 120                  /* bytes of a target's name in a sentence */
@@ -643,6 +645,10 @@ bool vt_again_account(struct vt_model *model)
 
 	if (!again->looks)
 		return true;
+	if (vt_withdraw_stream_deadlocks(model)) {
+		model->headlines.n = 0;
+		ok = vt_make_headlines(model);
+	}
 	again->cpu_known = again->threads.n > 0;
 	for (size_t i = 0; i < again->threads.n; i++) {
 		const struct vt_model_again_thread *t = &again->threads.data[i];
@@ -658,7 +664,7 @@ bool vt_again_account(struct vt_model *model)
 	again->subject = j.subject ? j.subject->tid : 0;
 	say(&j, &text);
 	if (text.n)
-		ok = !text.failed && add_headline(model, vt_str_get(&text), again->alarm);
+		ok &= !text.failed && add_headline(model, vt_str_get(&text), again->alarm);
 	vt_str_deinit(&text);
 	return ok;
 }

@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "model/stream_waits.h"
+#include "model/streams.h"
 
 /* The host may be about to write what sets the streams going: so long it has not. */
 #define STANDS_NS (5 * VT_NS_PER_S)
@@ -344,4 +345,49 @@ const struct vt_model_launch_stream *vt_next_stream_deadlock(const struct vt_mod
 			return s;
 	}
 	return NULL;
+}
+
+static bool went_on(const struct vt_model *model, const struct vt_model_launch_stream *s)
+{
+	const struct vt_model_stream *stream =
+		s->tid ? NULL : vt_model_streams_of(&model->streams, s->device, s->handle);
+
+	return stream &&
+	       (stream->state == VT_STREAM_MOVING_STATE || stream->state == VT_STREAM_IDLE_STATE);
+}
+
+static bool one_went_on(const struct vt_model *model, const struct vt_model_launch_stream *first)
+{
+	const struct vt_model_launch_stream *s = first;
+
+	do {
+		if (went_on(model, s))
+			return true;
+		s = vt_stream_waited_for(model, s);
+	} while (s != first);
+	return false;
+}
+
+static void forget_ring(struct vt_model_launch_stream *streams,
+			const struct vt_model_launch_stream *first)
+{
+	size_t at = (size_t)(first - streams);
+
+	for (; streams[at].stuck; at = streams[at].waits_for)
+		streams[at].stuck = NULL;
+}
+
+bool vt_withdraw_stream_deadlocks(struct vt_model *model)
+{
+	const struct vt_model_launch_stream *first;
+	bool any = false;
+	size_t i = 0;
+
+	while ((first = vt_next_stream_deadlock(model, &i))) {
+		if (!one_went_on(model, first))
+			continue;
+		forget_ring(model->launches.streams.data, first);
+		any = true;
+	}
+	return any;
 }

@@ -18,4 +18,10 @@ const struct vt_model_launch_stream *vt_next_stream_deadlock(const struct vt_mod
 const struct vt_model_launch_stream *vt_stream_waited_for(const struct vt_model *model,
 							  const struct vt_model_launch_stream *s);
 
+/*
+ * A later look at the streams (model/streams.h) may show that one is past its wait: then its ring
+ * is none. True: there was such a ring.
+ */
+bool vt_withdraw_stream_deadlocks(struct vt_model *model);
+
 #endif
