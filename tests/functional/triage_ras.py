@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from harness import COMPLETE, SOURCE, VRAMTAP, Skip, check, equal, main, scratch, target, vramtap, wait_until
+from harness import COMPLETE, PARTIAL, SOURCE, VRAMTAP, Skip, check, equal, main, scratch, target, vramtap, wait_until
 
 import ras_client
 
@@ -40,11 +40,13 @@ def fake_job(*args, program=ras_job):
 
 
 def triage(*args, out=None):
-    """(directory, report, summary, seconds); it is complete whatever RAS says."""
+    """(directory, report, summary, seconds); it is complete whatever RAS says. (On a busy machine a thread may get no processor to stop
+    on, which has nothing to do with RAS.)"""
     out = out or scratch()
     begin = time.monotonic()
-    _, text, _ = vramtap("triage", "-o", out, "--width", "200", *map(str, args), expect=COMPLETE)
+    code, text, _ = vramtap("triage", "-o", out, "--width", "200", *map(str, args), expect=(COMPLETE, PARTIAL))
     seconds = time.monotonic() - begin
+    check(code == COMPLETE or "threads were not stopped" in text, "it is partial", text[-2000:])
     with open(os.path.join(out, "report.json"), encoding="utf-8") as file:
         report = json.load(file)
     check_schema(report)
