@@ -187,14 +187,16 @@ def gc_kinds():
     import weakref
 
     def collect():
-        """Each cycle of this thread is gone when its collection, or another thread's, is over."""
+        """Each cycle of this thread is gone when its collection, or another thread's, is over: gc.collect() does nothing while another
+        one is under way, for as long as that takes."""
         watched = []
         for _ in range(50):
             one = Link(None)
             one.other = Link(one)
             watched.append(weakref.ref(one))
             del one
-        for _ in range(100):
+        end = time.monotonic() + LATE_MS / 1e3
+        while time.monotonic() < end:
             gc.collect()
             if not any(ref() for ref in watched):
                 return True
