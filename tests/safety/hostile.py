@@ -63,8 +63,15 @@ def cached_python(name):
     return os.path.join(CACHE, "python", name, "python")
 
 
-def pytorch(script, *words):
-    return lambda stats, _: [*simulated_python(versions()[-1]), "-W", "ignore", os.path.join(SOURCE, "tests", *script), stats, *words]
+def pytorch(script, *words, on_device=""):
+    """With the installed PyTorch where there is a GPU and no simulated device, and on_device as a word more."""
+    def command(stats, _):
+        if os.path.exists("/dev/nvidiactl") and not os.path.exists(os.path.join(CACHE, "torch")):
+            start, more = [sys.executable], [on_device] if on_device else []
+        else:
+            start, more = simulated_python(versions()[-1]), []
+        return [*start, "-W", "ignore", os.path.join(SOURCE, "tests", *script), stats, *words, *more]
+    return command
 
 
 compiled = {}
@@ -216,8 +223,8 @@ Kind("python 3.13", python(interpreter=cached_python("debian-3.13")), weight=1)
 Kind("python 3.14", python("gc", interpreter=cached_python("debian-3.14")), twin=False, weight=1, attacks=20)
 Kind("free-threaded", python("gc", interpreter=cached_python("free-threaded-3.13")), twin=False, weight=1)
 Kind("torch", pytorch(("targets", "victim.py"), "torch"), twin=False, driver=True, weight=1, attacks=60)
-Kind("training", pytorch(("safety", "hostile_train.py")), twin=False, driver=True, weight=2, attacks=60, patient=True)
-Kind("run", pytorch(("safety", "hostile_train.py")), twin=False, driver=True, weight=2, attacks=20, run=True)
+Kind("training", pytorch(("safety", "hostile_train.py"), on_device="cuda"), twin=False, driver=True, weight=2, attacks=60, patient=True)
+Kind("run", pytorch(("safety", "hostile_train.py"), on_device="cuda"), twin=False, driver=True, weight=2, attacks=20, run=True)
 
 
 class Target:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hostile_train.py STATS_FILE: PyTorch that trains the same model from the same seed again and again. Each epoch must end with the same
-bits, and on the (simulated) device with the same memory as the first. The file is that of victim.h."""
+"""hostile_train.py STATS_FILE [cuda]: PyTorch that trains the same model from the same seed again and again, on a real device with "cuda".
+Each epoch must end with the same bits, and on the (simulated) device with the same memory as the first. The file is that of victim.h."""
 import hashlib
 import mmap
 import os
@@ -14,6 +14,7 @@ import torch
 HEAD, THREAD, MAX_THREADS = 16 + 160, 4 * 8 + 32, 40
 UNHARMED, HARMED = 42, 43  # spy.h
 STEPS = 12
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "cpu"  # what the simulated one computes is all zeros
 
 with open(sys.argv[1], "r+b") as f:
     stats = mmap.mmap(f.fileno(), HEAD + MAX_THREADS * THREAD)
@@ -26,12 +27,12 @@ def end(*_):
 
 def epoch():
     torch.manual_seed(7)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 8))
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 8)).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     digest, kept = hashlib.sha256(), []
     for step in range(STEPS):
         optimizer.zero_grad()
-        loss = model(torch.randn(32, 64)).square().mean()
+        loss = model(torch.randn(32, 64).to(DEVICE)).square().mean()
         loss.backward()
         optimizer.step()
         digest.update(struct.pack("<f", loss.item()))
@@ -39,7 +40,8 @@ def epoch():
         if step % 3 == 2:
             kept.pop(0)
     for p in model.parameters():
-        digest.update(p.detach().numpy().tobytes() if HAVE_NUMPY else bytes(p.detach().view(torch.uint8).flatten().tolist()))
+        host = p.detach().cpu()
+        digest.update(host.numpy().tobytes() if HAVE_NUMPY else bytes(host.view(torch.uint8).flatten().tolist()))
     torch.cuda.synchronize()
     return digest.hexdigest(), torch.cuda.memory_allocated(), len(kept)
 
@@ -50,6 +52,8 @@ try:
 except ImportError:
     HAVE_NUMPY = False
 torch.set_num_threads(1)
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+torch.use_deterministic_algorithms(DEVICE != "cpu")
 signal.signal(signal.SIGTERM, end)
 epoch()
 wanted = epoch()

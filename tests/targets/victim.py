@@ -138,12 +138,13 @@ def torch_kinds():
     import torch
 
     warnings.simplefilter("ignore", DeprecationWarning)  # fork() with threads is the point
+    last = torch.cuda.device_count() - 1
 
     def allocate():
         sizes = [1000 + 7919 * i % 3000000 for i in range(40)]
-        kept = [torch.empty(n, dtype=torch.uint8, device="cuda:1") for n in sizes]
+        kept = [torch.empty(n, dtype=torch.uint8, device=last) for n in sizes]
         del kept[::2]
-        return torch.cuda.memory_allocated(1) >= sum(sizes[1::2])
+        return torch.cuda.memory_allocated(last) >= sum(sizes[1::2])
 
     def reserve():
         torch.empty(30 << 20, dtype=torch.uint8, device="cuda:0")
