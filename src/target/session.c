@@ -84,6 +84,8 @@ struct held {
 	volatile pid_t tid; /* 0: free */
 	volatile bool owed; /* its session is over */
 	volatile bool is_main;
+	volatile bool is_parent;      /* had children as we attached to it */
+	volatile bool is_interrupted; /* a call of its ended with EINTR, by us or not */
 };
 
 static struct held held[VT_MAX_THREADS];
@@ -103,6 +105,8 @@ static int hold(pid_t tid, bool is_main)
 		return -1;
 	held[slot].owed = false;
 	held[slot].is_main = is_main;
+	held[slot].is_parent = false;
+	held[slot].is_interrupted = false;
 	held[slot].tid = tid;
 	if (slot == n_held)
 		n_held = slot + 1;
@@ -351,13 +355,19 @@ static struct vt_error *error_permission(pid_t pid)
 	return err;
 }
 
+static void is_seized(struct stopping *stopping, struct vt_session_thread *thread)
+{
+	thread->phase = PHASE_SEIZED;
+	held[thread->slot].is_parent = thread->is_parent;
+	stopping->n_attached++;
+}
+
 static struct vt_error *attached(struct stopping *stopping, struct vt_session_thread *thread)
 {
 	thread->slot = hold(thread->tid, thread->tid == stopping->session->pid);
 	if (thread->slot < 0)
 		return &vt_enomem;
-	thread->phase = PHASE_SEIZED;
-	stopping->n_attached++;
+	is_seized(stopping, thread);
 	return NULL;
 }
 
@@ -431,20 +441,41 @@ static struct vt_error *seize(struct stopping *stopping, struct vt_session_threa
 		give_up(thread, why_ended);
 		return NULL;
 	}
-	thread->phase = PHASE_SEIZED;
-	thread->is_parent = vt_task_has_children(stopping->task_dir, thread->tid);
-	stopping->n_attached++;
+	is_seized(stopping, thread);
 	return NULL;
 }
 
+static struct vt_error *seize_those(struct stopping *stopping, bool parents)
+{
+	struct vt_session *session = stopping->session;
+
+	for (size_t i = 0; i < session->threads.n; i++) {
+		struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->phase == PHASE_NEW && thread->is_parent == parents)
+			VT_TRY(seize(stopping, thread));
+	}
+	return NULL;
+}
+
+/*
+ * Parents come last: a traced one that is ready to run and has a signal pending, as a stop just
+ * before leaves it until it gets a processor, does not take that of its child's end. The kernel
+ * wakes up another thread for it (see enum turn), which must be traced by then: only so it is
+ * restarted.
+ */
 static struct vt_error *seize_all(struct stopping *stopping)
 {
 	struct vt_session *session = stopping->session;
 
-	for (size_t i = 0; i < session->threads.n; i++)
-		if (session->threads.data[i].phase == PHASE_NEW)
-			VT_TRY(seize(stopping, &session->threads.data[i]));
-	return NULL;
+	for (size_t i = 0; i < session->threads.n; i++) {
+		struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->phase == PHASE_NEW)
+			thread->is_parent = vt_task_has_children(stopping->task_dir, thread->tid);
+	}
+	VT_TRY(seize_those(stopping, false));
+	return seize_those(stopping, true);
 }
 
 static void interrupt_all(struct stopping *stopping)
@@ -465,6 +496,11 @@ static void interrupt_all(struct stopping *stopping)
 	}
 }
 
+static bool is_interrupted(const struct vt_session_thread *thread)
+{
+	return (int64_t)thread->regs.r[VT_REG_RAX] == -EINTR;
+}
+
 /* Handles a thread that was just seen to be stopped. */
 static void take_registers(struct vt_session_thread *thread, enum vt_stop_kind kind)
 {
@@ -479,6 +515,7 @@ static void take_registers(struct vt_session_thread *thread, enum vt_stop_kind k
 	}
 	vt_regs_from_user(&regs, &thread->regs);
 	thread->stopped = true;
+	held[thread->slot].is_interrupted = is_interrupted(thread);
 }
 
 /* Looks once whether the thread has stopped; true when there is news. */
@@ -750,11 +787,6 @@ bool vt_session_stands(const struct vt_session *session)
 	return true;
 }
 
-static bool is_interrupted(const struct vt_session_thread *thread)
-{
-	return (int64_t)thread->regs.r[VT_REG_RAX] == -EINTR;
-}
-
 /*
  * The short way for nearly every thread: it is in the trap that our interrupt caused, which it
  * cannot leave by itself, and has nothing to restart. (One system call fewer per thread matters:
@@ -775,16 +807,17 @@ static bool detach(const struct vt_session_thread *thread)
  * While that one is traced, the kernel does not drop the signal, though it is ignored by default
  * (kernel/signal.c: sig_ignored()), and wakes up any other thread for it (complete_signal()): one
  * that is on its own already, and waits in epoll_wait(), sees EINTR. So threads with children come
- * first, and the calls that end with EINTR last, as a thread may have become a parent since it was
- * attached to.
+ * first, and calls that end with EINTR last: by then nobody's child can wake them up, also not that
+ * of a thread that has become a parent since it was attached to. What is both a parent and in such
+ * a call may be woken up by another thread's child, or wake up another such parent by its own.
  */
-enum turn { PARENTS, OTHERS, INTERRUPTED, N_TURNS };
+enum turn { PARENTS, OTHERS, INTERRUPTED_PARENTS, INTERRUPTED, N_TURNS };
 
-static enum turn turn_of(const struct vt_session_thread *thread)
+static enum turn turn_of(const struct held *one)
 {
-	if (thread->is_parent)
-		return PARENTS;
-	return is_interrupted(thread) ? INTERRUPTED : OTHERS;
+	if (one->is_interrupted)
+		return one->is_parent ? INTERRUPTED_PARENTS : INTERRUPTED;
+	return one->is_parent ? PARENTS : OTHERS;
 }
 
 /* True if there was one. */
@@ -796,7 +829,7 @@ static bool release_all(struct vt_session *session, enum turn turn)
 		struct vt_session_thread *thread = &session->threads.data[i];
 
 		if (thread->phase == PHASE_NEW || thread->phase == PHASE_OVER ||
-		    turn_of(thread) != turn)
+		    turn_of(&held[thread->slot]) != turn)
 			continue;
 		any = true;
 		thread->phase = PHASE_OVER;
@@ -859,15 +892,15 @@ void vt_session_deinit(struct vt_session *session)
 	vt_vec_deinit(&session->threads);
 }
 
-/* True when none is held any more. It may have interrupted anything, so no entry moves. */
-static bool let_all_go(void)
+/* True when none of them is held any more. It may have interrupted anything, so no entry moves. */
+static bool let_go_of_turn(enum turn turn)
 {
 	bool all = true;
 
 	for (int i = n_held - 1; i >= 0; i--) {
 		pid_t tid = held[i].tid;
 
-		if (!tid)
+		if (!tid || turn_of(&held[i]) != turn)
 			continue;
 		held[i].owed = true;
 		if (vt_stop_let_go(tid))
@@ -875,6 +908,15 @@ static bool let_all_go(void)
 		else
 			all = false;
 	}
+	return all;
+}
+
+static bool let_all_go(void)
+{
+	bool all = true;
+
+	for (enum turn turn = 0; turn < N_TURNS; turn++)
+		all &= let_go_of_turn(turn);
 	return all;
 }
 
