@@ -191,10 +191,9 @@ static const struct vt_model_launch *wait_of(const struct look *l, size_t stream
 }
 
 /* It has nothing to do, or had at one of two moments: whatever it waited for came. */
-static bool goes_on(const struct look *l, size_t stream)
+static bool goes_on(const struct vt_model *model, const struct vt_model_launch_stream *stream)
 {
-	const struct vt_model_stream *asked =
-		vt_launch_stream_asked(l->model, stream_at(l, stream));
+	const struct vt_model_stream *asked = vt_launch_stream_asked(model, stream);
 
 	return asked && !asked->error &&
 	       (asked->state == VT_STREAM_IDLE_STATE || asked->state == VT_STREAM_MOVING_STATE);
@@ -203,7 +202,7 @@ static bool goes_on(const struct look *l, size_t stream)
 static bool may_be_in(const struct look *l, size_t stream)
 {
 	return l->at[stream] < stream_at(l, stream)->n && !wait_of(l, stream)->there_shared &&
-	       wait_of(l, stream)->age_ns >= STANDS_NS && !goes_on(l, stream);
+	       wait_of(l, stream)->age_ns >= STANDS_NS && !goes_on(l->model, stream_at(l, stream));
 }
 
 /* What ends its wait, if all that does is of streams in the deadlock; or NULL. */
@@ -347,21 +346,12 @@ const struct vt_model_launch_stream *vt_next_stream_deadlock(const struct vt_mod
 	return NULL;
 }
 
-static bool went_on(const struct vt_model *model, const struct vt_model_launch_stream *s)
-{
-	const struct vt_model_stream *stream =
-		s->tid ? NULL : vt_model_streams_of(&model->streams, s->device, s->handle);
-
-	return stream &&
-	       (stream->state == VT_STREAM_MOVING_STATE || stream->state == VT_STREAM_IDLE_STATE);
-}
-
 static bool one_went_on(const struct vt_model *model, const struct vt_model_launch_stream *first)
 {
 	const struct vt_model_launch_stream *s = first;
 
 	do {
-		if (went_on(model, s))
+		if (goes_on(model, s))
 			return true;
 		s = vt_stream_waited_for(model, s);
 	} while (s != first);

@@ -19,8 +19,8 @@ const struct vt_model_launch_stream *vt_stream_waited_for(const struct vt_model 
 							  const struct vt_model_launch_stream *s);
 
 /*
- * A later look at the streams (model/streams.h) may show that one is past its wait: then its ring
- * is none. True: there was such a ring.
+ * A later look at the streams (model/streams.h) may show that one is past its wait: then there
+ * is no deadlock. True: there was such a ring.
  */
 bool vt_withdraw_stream_deadlocks(struct vt_model *model);
 

@@ -230,6 +230,18 @@ static struct vt_error *error_of(int ret, pid_t pid)
 	return vt_task_error(-ret, pid, "memory map");
 }
 
+/*
+ * Kernels before 6.13 show an empty map for memory that is gone (a process that is exiting, or that
+ * has executed another program since, or a kernel thread), later ones say ESRCH. So what was read
+ * may be half a map: then its beginning is not there any more, either.
+ */
+static bool is_gone(int fd)
+{
+	char first;
+
+	return pread(fd, &first, 1, 0) <= 0;
+}
+
 /* 0 or a negative errno: -ESRCH where there is none. */
 static int read_map(pid_t pid, struct text *text)
 {
@@ -237,11 +249,7 @@ static int read_map(pid_t pid, struct text *text)
 	VT_CLOSE int fd = vt_task_open(pid, tid, "maps", O_RDONLY);
 	int ret = fd < 0 ? fd : read_all(fd, text);
 
-	/*
-	 * Kernels before 6.13 show an empty map for a process that is exiting (or a kernel thread),
-	 * later ones say ESRCH.
-	 */
-	return ret == 0 && text->n == 0 ? -ESRCH : ret;
+	return ret == 0 && is_gone(fd) ? -ESRCH : ret;
 }
 
 /*

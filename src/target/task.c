@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -170,10 +171,12 @@ char vt_task_state(int dirfd, pid_t tid)
 
 bool vt_task_exists(int dirfd, pid_t tid)
 {
+	struct stat status;
 	char path[32];
 
 	snprintf(path, sizeof(path), "%d", (int)tid);
-	return !faccessat(dirfd, path, F_OK, 0);
+	/* faccessat() would ask as the real user, without our capabilities. */
+	return !fstatat(dirfd, path, &status, 0);
 }
 
 bool vt_task_has_children(int dirfd, pid_t tid)

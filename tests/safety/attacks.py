@@ -20,6 +20,7 @@ DOCUMENTED = {0, 1, 2, 3, 4}
 
 # (weight, name, arguments, exit codes without a fault); PID stands for the process, and FILE for where the JSON goes.
 REPORTS = {0, 1}
+NO_STOP = "stacks --no-stop"
 COMMANDS = [
     (20, "report", ["report", "--json", "FILE", "PID"], REPORTS),
     (2, "report --again", ["report", "--again=3x50ms", "--json", "FILE", "PID"], REPORTS),
@@ -31,8 +32,7 @@ COMMANDS = [
     (1, "report --ranges", ["report", "--ranges", "--blocks", "--owners", "--json", "FILE", "PID"], REPORTS),
     (3, "stacks", ["stacks", "--json", "FILE", "PID"], REPORTS),
     (1, "stacks --locals", ["stacks", "--locals", "--again=3x50ms", "PID"], REPORTS),
-    # 2: not one stack could be read, as of a process that has just executed itself
-    (1, "stacks --no-stop", ["stacks", "--no-stop", "PID"], {0, 1, 2}),
+    (1, NO_STOP, ["stacks", "--no-stop", "PID"], REPORTS),
     (1, "triage", ["triage", "--json", "FILE", "PID"], REPORTS),
     (1, "triage --inject", ["triage", "--inject", "--json", "FILE", "PID"], REPORTS),
     (1, "record on", ["record", "PID", "on"], {0, 1, 2}),
@@ -195,12 +195,14 @@ class Outcome:
 class Attack:
     """seed: of this attack alone. usual: how long commands took so far, which is only used to place a fault within the time."""
 
-    def __init__(self, seed, usual, points, patient=False):
-        """patient: the target has no deadlines."""
+    def __init__(self, seed, usual, points, patient=False, executes=False):
+        """patient: the target has no deadlines. executes: it executes itself, and may have no stack that can be read yet (2)."""
         rng = random.Random(seed)
         self.seed, self.usual = seed, usual
         self.gdb = patient and rng.random() < GDB_SHARE
         _, self.name, self.arguments, self.codes = pick(rng, GDB_COMMANDS if self.gdb else COMMANDS)
+        if executes and self.name == NO_STOP:
+            self.codes = self.codes | {2}
         _, self.fault = pick(rng, GDB_FAULTS if self.gdb else FAULTS)
         if (self.fault == "point" and not points) or (self.fault == "address space" and has_sanitizers()):
             self.fault = "kill"
