@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -199,7 +200,7 @@ class Attack:
         """patient: the target has no deadlines. executes: it executes itself, and may have no stack that can be read yet (2)."""
         rng = random.Random(seed)
         self.seed, self.usual = seed, usual
-        self.gdb = patient and rng.random() < GDB_SHARE
+        self.gdb = patient and rng.random() < GDB_SHARE and shutil.which("gdb") is not None
         _, self.name, self.arguments, self.codes = pick(rng, GDB_COMMANDS if self.gdb else COMMANDS)
         if executes and self.name == NO_STOP:
             self.codes = self.codes | {2}
