@@ -107,18 +107,18 @@ class Run:
 
 def survives(world):
     attacked = Run(world, None, True)
-    alone = [Run(world, attacked.chunks, False) for _ in range(2)]
-    equal(alone[0].bits, alone[1].bits, "the training itself is not deterministic here: nothing can be said")
-    equal(attacked.bits, alone[0].bits, "losses, parameters and the optimizer's state, as bits")
+    alone = Run(world, attacked.chunks, False)
+    if attacked.bits != alone.bits:
+        equal(Run(world, attacked.chunks, False).bits, alone.bits, "the training itself is not deterministic here: nothing can be said")
+    equal(attacked.bits, alone.bits, "losses, parameters and the optimizer's state, as bits")
     attacks = attacked.attacks
     equal((len(attacks.codes), attacks.switched), (REPORTS, SWITCHES), "reports, and times that recording was switched on and off")
-    usual = sum(run.seconds for run in alone) / len(alone)
     pauses = sum(attacks.pauses_ms) / 1e3
-    slower = (attacked.seconds - usual - pauses) / usual
-    print(f"  FIGURE {attacked.chunks * CHUNK} steps on {world} GPUs: {alone[0].seconds:.2f} and {alone[1].seconds:.2f} s alone, {attacked.seconds:.2f} s with "
+    slower = (attacked.seconds - alone.seconds - pauses) / alone.seconds
+    print(f"  FIGURE {attacked.chunks * CHUNK} steps on {world} GPUs: {alone.seconds:.2f} s alone, {attacked.seconds:.2f} s with "
           f"{REPORTS} reports ({attacks.codes.count(COMPLETE)} complete, median {statistics.median(attacks.walls_ms):.0f} ms) and {SWITCHES} times recording "
           f"on and off in {attacks.took:.0f} s; stated pauses {pauses * 1e3:.0f} ms; {100 * slower:+.2f} % beyond them; longest ten steps "
-          f"{alone[0].longest_ms:.0f} and {alone[1].longest_ms:.0f} ms alone, {attacked.longest_ms:.0f} ms; last loss {attacked.bits[0]['last']:.6f}, bit for bit "
+          f"{alone.longest_ms:.0f} ms alone, {attacked.longest_ms:.0f} ms; last loss {attacked.bits[0]['last']:.6f}, bit for bit "
           "the same")
     check(slower < SLOWER, "slower beyond the stated pauses", slower)
 

@@ -337,10 +337,11 @@ bool vt_cfi_init_loaded(struct vt_cfi *cfi, const Elf64_Phdr *phdrs, size_t n, u
 			header = phdr;
 		/*
 		 * Pages of a file are mapped as a whole, but what is behind its bytes is another
-		 * segment's, or zeros.
+		 * segment's, or zeros. More bytes of the file than of memory are in no sound
+		 * segment.
 		 */
 		if (phdr->p_type != PT_LOAD || !(phdr->p_flags & PF_R) ||
-		    cfi->n_segments == VT_CFI_MAX_SEGMENTS ||
+		    phdr->p_filesz > phdr->p_memsz || cfi->n_segments == VT_CFI_MAX_SEGMENTS ||
 		    phdr->p_filesz > UINT64_MAX - phdr->p_vaddr)
 			continue;
 		cfi->segments[cfi->n_segments].vaddr = phdr->p_vaddr;
