@@ -13,7 +13,9 @@ from triage import HERE, WORLD, count_gpus, together
 from harness import COMPLETE, PARTIAL, VRAMTAP, Job, Skip, check, equal, main
 
 REPORTS, SWITCHES = 200, 50
-SPREAD_S = 45  # the attacks, at least
+# In turn; a report that names owners takes much longer than one without.
+OPTIONS = [[], *[["--no-owners"], ["--no-owners", "--read-only"], ["--no-owners"], ["--no-owners", "--no-streams"], ["--no-owners", "--again=2x50ms"]] * 3]
+SPREAD_S = 25  # the attacks, at least
 CHUNK = 100  # steps
 SLOWER = 0.01  # of that, beyond the pauses that vramtap states
 
@@ -57,7 +59,7 @@ class Attacks:
             pid = str(self.pids[i // 4 % len(self.pids)])
             if i % 4 == 0:
                 self.switch(pid, "on")
-            self.report(pid)
+            self.report(pid, *OPTIONS[i % len(OPTIONS)])
             if i % 4 == 3:
                 self.switch(pid, "off")
             time.sleep(max(0.0, begin + SPREAD_S * (i + 1) / REPORTS - time.monotonic()))
@@ -68,13 +70,15 @@ class Attacks:
         check(code == COMPLETE, f"record {what}", code)
         self.switched += what == "on"
 
-    def report(self, pid):
+    def report(self, pid, *options):
         begin = time.monotonic()
-        code, data = run_tool("report", pid)
+        code, data = run_tool("report", *options, pid)
         self.walls_ms.append((time.monotonic() - begin) * 1e3)
         self.codes.append(code)
         said = data["timing"]
         looks = sum(look["stopped_ms"] or 0 for look in (data["streams"] or {"looks": []})["looks"])
+        if len(self.codes) % 25 == 1:
+            print(f"  report {len(self.codes)} {' '.join(options)}: {self.walls_ms[-1]:.0f} ms", flush=True)
         self.pauses_ms.append((said["stopped_ms"] or 0) + looks + (said["borrowed_us"] or 0) / 1e3)
 
 
