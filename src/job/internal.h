@@ -21,6 +21,7 @@ const char *vt_job_copy(struct vt_job *job, const char *text); /* the same; NULL
 
 /* Copies texts that live elsewhere into the job. False when out of memory. */
 bool vt_job_intern_collectives(struct vt_job *job, struct vt_model_collectives *collectives);
+bool vt_job_same_frame(const struct vt_job_frame *a, const struct vt_job_frame *b);
 /* its texts are interned */
 uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *frame);
 /* of indices that exist */

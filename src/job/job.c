@@ -134,7 +134,7 @@ static uint32_t put_index(struct vt_job *job, struct vt_index *index, uint64_t h
 	return VT_NO_INDEX;
 }
 
-static bool same_frame(const struct vt_job_frame *a, const struct vt_job_frame *b)
+bool vt_job_same_frame(const struct vt_job_frame *a, const struct vt_job_frame *b)
 {
 	return a->kind == b->kind && a->function == b->function && a->file == b->file &&
 	       a->line == b->line && a->module == b->module && a->program == b->program;
@@ -152,7 +152,7 @@ uint32_t vt_job_intern_frame(struct vt_job *job, const struct vt_job_frame *fram
 				       (frame->kind == VT_FRAME_PYTHON));
 	for (size_t at = vt_index_first(&job->by_frame, key);
 	     vt_index_next(&job->by_frame, key, &at, &number);)
-		if (same_frame(&job->frames.data[number], frame))
+		if (vt_job_same_frame(&job->frames.data[number], frame))
 			return number;
 	added = vt_vec_append(&job->frames);
 	if (!added) {

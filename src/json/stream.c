@@ -261,15 +261,24 @@ const struct vt_json_value *vt_json_stream_part(struct vt_json_stream *s, struct
 	return !keep || is_container || keep_text(s, keep) ? &s->value : NULL;
 }
 
+const char *vt_json_stream_ahead(struct vt_json_stream *s, size_t *n)
+{
+	if (is_over(s) || peek(s) < 0)
+		return NULL;
+	*n = (size_t)(s->parser.end - s->parser.p);
+	return s->parser.p;
+}
+
 const char *vt_json_stream_flat(struct vt_json_stream *s, size_t *n)
 {
-	const struct vt_json_parser *p = &s->parser;
-	const char *end = is_over(s) || peek(s) < 0 ? NULL : vt_json_flat_end(p->p, p->end);
+	size_t ahead;
+	const char *begin = vt_json_stream_ahead(s, &ahead);
+	const char *end = begin ? vt_json_flat_end(begin, begin + ahead) : NULL;
 
 	if (!end)
 		return NULL;
-	*n = (size_t)(end - p->p);
-	return p->p;
+	*n = (size_t)(end - begin);
+	return begin;
 }
 
 void vt_json_stream_pass(struct vt_json_stream *s, size_t n, size_t cost)

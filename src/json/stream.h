@@ -72,6 +72,12 @@ bool vt_json_stream_next(struct vt_json_stream *s);
 const struct vt_json_value *vt_json_stream_part(struct vt_json_stream *s, struct vt_arena *keep);
 
 /*
+ * The next part begins here, and n bytes of it and of what follows are in memory, until the part is
+ * read. NULL: there is none.
+ */
+const char *vt_json_stream_ahead(struct vt_json_stream *s, size_t *n);
+
+/*
  * The bytes of a part that is an object without containers, if it is right; they stay until the
  * part is read. NULL: it is no such object, or not all of it is in memory.
  */

@@ -24,10 +24,17 @@
 #define MAX_BYTES (UINT64_C(1) << 50) /* of one process: a job's totals must not overflow */
 #define MAX_RANK (1 << 24)
 #define UNSEEN_ENOUGH 1024 /* frames */
+#define MOST_LEARNT 4096
 
 struct indices {
 	uint32_t *data;
 	size_t n, capacity;
+};
+
+/* A frame that is known by its bytes, but not yet where it is in the job. */
+struct learnt {
+	size_t frame; /* index in the document */
+	struct vt_seen_frame *seen;
 };
 
 /* Large arrays of the document; an element of one refers to those of the one before. */
@@ -43,9 +50,12 @@ struct load {
 	/* Of the document: */
 	struct vt_arena kept;
 	VT_VEC(struct vt_json_value) rest; /* keys and values of what is no section */
-	size_t first_frame; /* index in job.frames: until they are placed, they wait at its end */
+	/* Indices in job.frames; VT_NO_INDEX: it waits at the end of these, until it is placed. */
+	struct indices frames;
+	size_t first_frame; /* that waits: index in job.frames */
 	bool placed;
-	size_t seen, unseen;   /* frames */
+	size_t seen, unseen; /* frames */
+	VT_VEC(struct learnt) learnt;
 	struct indices stacks; /* of each: how many frames, and these */
 	VT_VEC(struct vt_job_doing) doings;
 	size_t first_member; /* index in job.members */
@@ -119,6 +129,16 @@ static bool has(const struct vt_json_value *from, const char *key)
 
 /* ---- interned parts ---- */
 
+static void add_index(struct load *l, struct indices *indices, size_t index)
+{
+	uint32_t *added = vt_vec_append(indices);
+
+	if (added)
+		*added = (uint32_t)index;
+	l->in.nomem |= !added;
+}
+
+/* It waits until it is placed. */
 static void add_frame(struct load *l, const struct vt_job_frame *frame)
 {
 	struct vt_job_frame *added = vt_vec_append(&l->job->frames);
@@ -126,6 +146,7 @@ static void add_frame(struct load *l, const struct vt_job_frame *frame)
 	if (added)
 		*added = *frame;
 	l->in.nomem |= !added;
+	add_index(l, &l->frames, VT_NO_INDEX);
 }
 
 static void load_frame(struct load *l, const struct vt_json_value *from)
@@ -143,15 +164,6 @@ static void load_frame(struct load *l, const struct vt_json_value *from)
 	vt_json_in_int(&l->in, from, "line", 0, INT_MAX, &frame.line);
 	vt_json_in_bool(&l->in, from, "program", &frame.program);
 	add_frame(l, &frame);
-}
-
-static void add_index(struct load *l, struct indices *indices, size_t index)
-{
-	uint32_t *added = vt_vec_append(indices);
-
-	if (added)
-		*added = (uint32_t)index;
-	l->in.nomem |= !added;
 }
 
 static void load_stack(struct load *l, const struct vt_json_value *array)
@@ -712,20 +724,51 @@ static void read_unseen(struct load *l, const char *bytes, size_t n, uint64_t ha
 	}
 }
 
-static void read_frame(struct load *l)
+/* Where it is in the job is remembered when it is placed. */
+static void learn(struct load *l, struct vt_seen_frame *seen)
 {
-	size_t n = 0;
-	uint64_t hash = 0;
-	const char *bytes = is_worth_a_look(l) ? vt_json_stream_flat(&l->stream, &n) : NULL;
-	const struct vt_seen_frame *seen = bytes ? vt_job_seen_find(l->job, bytes, n, &hash) : NULL;
+	struct learnt *added = l->learnt.n < MOST_LEARNT ? vt_vec_append(&l->learnt) : NULL;
 
-	if (!seen) {
-		read_unseen(l, bytes, n, hash);
+	if (added)
+		*added = (struct learnt){ .frame = l->frames.n, .seen = seen };
+}
+
+static void pass_seen(struct load *l, struct vt_seen_frame *seen)
+{
+	l->seen++;
+	vt_json_stream_pass(&l->stream, seen->n, seen->cost);
+	if (seen->index != VT_NO_INDEX) {
+		add_index(l, &l->frames, seen->index);
 		return;
 	}
-	l->seen++;
-	vt_json_stream_pass(&l->stream, n, seen->cost);
+	learn(l, seen);
 	add_frame(l, &seen->frame);
+}
+
+/* The frame as it was when the same bytes came behind the same frame before. */
+static struct vt_seen_frame *expected(struct load *l)
+{
+	size_t n;
+	const char *bytes = is_stopped(l) ? NULL : vt_json_stream_ahead(&l->stream, &n);
+
+	return bytes ? vt_job_seen_next(l->job, bytes, n) : NULL;
+}
+
+static void read_frame(struct load *l)
+{
+	struct vt_seen_frame *seen = expected(l);
+	const char *bytes = NULL;
+	size_t n = 0;
+	uint64_t hash = 0;
+
+	if (!seen && is_worth_a_look(l))
+		bytes = vt_json_stream_flat(&l->stream, &n);
+	if (bytes)
+		seen = vt_job_seen_find(l->job, bytes, n, &hash);
+	if (seen)
+		pass_seen(l, seen);
+	else
+		read_unseen(l, bytes, n, hash);
 }
 
 /* The first thing wrong in it is kept, however its sections are ordered. */
@@ -802,12 +845,12 @@ static void check_index(struct load *l, uint32_t index, size_t n, const char *ke
 /* Returns how many there are. */
 static size_t check_stacks(struct load *l)
 {
-	size_t frames = l->job->frames.n - l->first_frame, stacks = 0, n;
+	size_t stacks = 0, n;
 
 	for (size_t at = 0; at < l->stacks.n; at += n, stacks++) {
 		n = l->stacks.data[at++];
 		for (size_t i = 0; i < n; i++)
-			check_index(l, l->stacks.data[at + i], frames, "stacks");
+			check_index(l, l->stacks.data[at + i], l->frames.n, "stacks");
 	}
 	return stacks;
 }
@@ -841,33 +884,49 @@ static void check_sections(struct load *l)
 	add_wrong(l, MEMBERS);
 }
 
-/* Each adds to the job what the document has, and the job's indices of it to placed. */
-static void place_frames(struct load *l, struct indices *placed)
+/* They are in the job now, unless other bytes took their place. */
+static void remember_places(struct load *l)
 {
-	struct vt_job *job = l->job;
-	size_t first = l->first_frame, n = job->frames.n - first;
+	for (size_t i = 0; i < l->learnt.n; i++) {
+		struct vt_seen_frame *seen = l->learnt.data[i].seen;
+		uint32_t index = l->frames.data[l->learnt.data[i].frame];
 
-	/* Each moves towards the front, or is known and leaves its place to the next. */
-	job->frames.n = first;
-	l->placed = true;
-	for (size_t i = 0; i < n && !is_stopped(l); i++) {
-		struct vt_job_frame frame = job->frames.data[first + i];
-
-		add_index(l, placed, vt_job_intern_frame(job, &frame));
+		if (vt_job_same_frame(&seen->frame, &l->job->frames.data[index]))
+			seen->index = index;
 	}
 }
 
-static void place_stacks(struct load *l, const struct indices *frames, struct indices *placed)
+static void place_frames(struct load *l)
+{
+	struct vt_job *job = l->job;
+	size_t waiting = l->first_frame;
+
+	/* Each moves towards the front, or is known and leaves its place to the next. */
+	job->frames.n = l->first_frame;
+	l->placed = true;
+	for (size_t i = 0; i < l->frames.n && !is_stopped(l); i++)
+		if (l->frames.data[i] == VT_NO_INDEX) {
+			struct vt_job_frame frame = job->frames.data[waiting++];
+
+			l->frames.data[i] = vt_job_intern_frame(job, &frame);
+		}
+	if (!is_stopped(l))
+		remember_places(l);
+}
+
+/* This and the next one add to the job what the document has, and where that is to placed. */
+static void place_stacks(struct load *l, struct indices *placed)
 {
 	size_t n;
 
 	for (size_t at = 0; at < l->stacks.n && !is_stopped(l); at += n) {
 		n = l->stacks.data[at++];
 		for (size_t i = 0; i < n; i++)
-			l->stacks.data[at + i] = frames->data[l->stacks.data[at + i]];
+			l->stacks.data[at + i] = l->frames.data[l->stacks.data[at + i]];
 		add_index(l, placed, vt_job_intern_stack(l->job, &l->stacks.data[at], n));
 	}
 	vt_vec_deinit(&l->stacks);
+	vt_vec_deinit(&l->frames);
 }
 
 static void place_doings(struct load *l, const struct indices *stacks, struct indices *placed)
@@ -894,11 +953,10 @@ static void place_members(struct load *l, const struct indices *doings)
 /* All of it was checked; but memory may be short. */
 static void place_sections(struct load *l)
 {
-	struct indices frames = { 0 }, stacks = { 0 }, doings = { 0 };
+	struct indices stacks = { 0 }, doings = { 0 };
 
-	place_frames(l, &frames);
-	place_stacks(l, &frames, &stacks);
-	vt_vec_deinit(&frames);
+	place_frames(l);
+	place_stacks(l, &stacks);
 	place_doings(l, &stacks, &doings);
 	vt_vec_deinit(&stacks);
 	place_members(l, &doings);
@@ -944,6 +1002,8 @@ static void deinit(struct load *l)
 	vt_json_stream_deinit(&l->stream);
 	vt_arena_deinit(&l->kept);
 	vt_vec_deinit(&l->rest);
+	vt_vec_deinit(&l->frames);
+	vt_vec_deinit(&l->learnt);
 	vt_vec_deinit(&l->stacks);
 	vt_vec_deinit(&l->doings);
 }

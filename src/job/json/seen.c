@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "job/internal.h"
 
 #define N_SEEN 4096 /* power of two; what is not used takes no memory */
 
@@ -15,6 +16,7 @@ struct slot {
 
 struct vt_job_seen {
 	struct slot slots[N_SEEN];
+	uint32_t found; /* the last one */
 	struct vt_seen_frame frames[N_SEEN];
 };
 
@@ -28,10 +30,22 @@ static uint32_t part_of(uint64_t hash)
 	return (uint32_t)hash | 1;
 }
 
-const struct vt_seen_frame *vt_job_seen_find(struct vt_job *job, const char *bytes, size_t n,
-					     uint64_t *hash)
+struct vt_seen_frame *vt_job_seen_next(struct vt_job *job, const char *bytes, size_t n)
 {
-	const struct vt_seen_frame *frame;
+	struct vt_job_seen *seen = job->seen;
+	uint32_t next = seen ? seen->frames[seen->found].next : 0;
+	struct vt_seen_frame *frame = seen ? &seen->frames[next] : NULL;
+
+	if (!frame || !frame->n || frame->n > n || memcmp(frame->bytes, bytes, frame->n) != 0)
+		return NULL;
+	seen->found = next;
+	return frame;
+}
+
+struct vt_seen_frame *vt_job_seen_find(struct vt_job *job, const char *bytes, size_t n,
+				       uint64_t *hash)
+{
+	struct vt_seen_frame *frame;
 	size_t at;
 
 	*hash = vt_hash_bytes(job->seed, bytes, n);
@@ -41,7 +55,11 @@ const struct vt_seen_frame *vt_job_seen_find(struct vt_job *job, const char *byt
 	if (!job->seen || job->seen->slots[at].kept != part_of(*hash))
 		return NULL;
 	frame = &job->seen->frames[at];
-	return frame->n == n && !memcmp(frame->bytes, bytes, n) ? frame : NULL;
+	if (frame->n != n || memcmp(frame->bytes, bytes, n) != 0)
+		return NULL;
+	job->seen->frames[job->seen->found].next = (uint32_t)at;
+	job->seen->found = (uint32_t)at;
+	return frame;
 }
 
 struct vt_seen_frame *vt_job_seen_add(struct vt_job *job, uint64_t hash, size_t n)
@@ -57,5 +75,6 @@ struct vt_seen_frame *vt_job_seen_add(struct vt_job *job, uint64_t hash, size_t 
 	}
 	slot->kept = part_of(hash);
 	job->seen->frames[at].n = 0;
+	job->seen->frames[at].index = VT_NO_INDEX;
 	return &job->seen->frames[at];
 }
