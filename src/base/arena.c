@@ -6,8 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/huge.h"
+
 #define FIRST_CHUNK (4 * 1024) /* the next ones are twice as large, up to: */
 #define CHUNK_SIZE (64 * 1024)
+#define LARGE_CHUNK ((size_t)8 << 20) /* at most, and an eighth of what there is: */
+#define MANY_CHUNKS ((size_t)32 << 20)
 #define ALIGNMENT 16
 
 struct vt_arena_chunk {
@@ -25,6 +29,7 @@ void vt_arena_deinit(struct vt_arena *arena)
 		free(arena->chunks);
 		arena->chunks = next;
 	}
+	arena->size = 0;
 }
 
 /* Of the chunks that are not too large the last one is the largest: that is kept. */
@@ -41,6 +46,7 @@ void vt_arena_reset(struct vt_arena *arena)
 		else
 			free(chunk);
 	}
+	arena->size = kept ? kept->size : 0;
 	if (!kept)
 		return;
 	memset(kept->data, 0, kept->used);
@@ -54,7 +60,9 @@ static size_t next_size(const struct vt_arena *arena, size_t size)
 {
 	size_t next = arena->chunks ? arena->chunks->size * 2 : FIRST_CHUNK;
 
-	if (next > CHUNK_SIZE)
+	if (arena->size >= MANY_CHUNKS)
+		next = arena->size / 8 < LARGE_CHUNK ? arena->size / 8 : LARGE_CHUNK;
+	else if (next > CHUNK_SIZE)
 		next = CHUNK_SIZE;
 	return size > next ? size : next;
 }
@@ -75,6 +83,8 @@ void *vt_arena_alloc(struct vt_arena *arena, size_t size)
 		chunk->size = room;
 		chunk->next = arena->chunks;
 		arena->chunks = chunk;
+		arena->size += room;
+		vt_want_huge_pages(chunk, sizeof(*chunk) + room);
 	}
 
 	void *p = chunk->data + chunk->used;

@@ -9,6 +9,7 @@
 struct vt_arena_chunk;
 struct vt_arena {
 	struct vt_arena_chunk *chunks;
+	size_t size; /* of all of them */
 };
 
 void vt_arena_deinit(struct vt_arena *arena);

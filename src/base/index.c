@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/huge.h"
+
 static void put(struct vt_index *index, struct vt_index_slot slot)
 {
 	size_t at = slot.hash & index->mask;
@@ -21,6 +23,7 @@ static bool grow(struct vt_index *index)
 
 	if (!bigger.slots)
 		return false;
+	vt_want_huge_pages(bigger.slots, n * sizeof(*bigger.slots));
 	for (size_t i = 0; index->slots && i <= index->mask; i++)
 		if (index->slots[i].number)
 			put(&bigger, index->slots[i]);

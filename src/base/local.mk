@@ -11,6 +11,7 @@ src_base_libbase_a_SOURCES = \
 	src/base/fault.c src/base/fault.h \
 	src/base/format.c src/base/format.h \
 	src/base/hash.h \
+	src/base/huge.c src/base/huge.h \
 	src/base/index.c src/base/index.h \
 	src/base/map.c src/base/map.h \
 	src/base/nearest.c src/base/nearest.h \

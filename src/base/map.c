@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/huge.h"
+
 /*
  * Fibonacci hashing: the upper bits of the product are well mixed even for aligned addresses. Keys
  * of two numbers can differ in the upper half alone, which has no influence below it.
@@ -30,6 +32,7 @@ static bool grow(struct vt_map *map)
 
 	if (!bigger.slots)
 		return false;
+	vt_want_huge_pages(bigger.slots, n * sizeof(*bigger.slots));
 	for (size_t i = 0; map->slots && i <= map->mask; i++)
 		if (map->slots[i].used)
 			*find_slot(&bigger, map->slots[i].key) = map->slots[i];

@@ -2,24 +2,11 @@
 #include "base/vec.h"
 
 #include <stdint.h>
-#include <sys/mman.h>
 
-#define LARGE ((size_t)8 << 20)
-#define PAGE ((uintptr_t)4096)
+#include "base/huge.h"
+
 #define FIRST 8  /* elements; of larger ones there may be only one in each of many arrays */
 #define SMALL 64 /* bytes of an element */
-
-/*
- * Tables of millions are looked at here and there, and most looks miss the TLB. malloc() gives
- * such pieces a mapping of their own. Only a wish: no result.
- */
-static void want_huge_pages(void *data, size_t bytes)
-{
-	uintptr_t start = ((uintptr_t)data + PAGE - 1) & ~(PAGE - 1);
-	uintptr_t end = ((uintptr_t)data + bytes) & ~(PAGE - 1);
-
-	madvise((void *)start, end - start, MADV_HUGEPAGE);
-}
 
 bool vt_vec_reserve_(void **data, size_t *capacity, size_t want, size_t size)
 {
@@ -41,8 +28,7 @@ bool vt_vec_reserve_(void **data, size_t *capacity, size_t want, size_t size)
 		return false;
 	*data = p;
 	*capacity = cap;
-	if (cap * size >= LARGE)
-		want_huge_pages(p, cap * size);
+	vt_want_huge_pages(p, cap * size);
 	return true;
 }
 

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/huge.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+#define LARGE ((size_t)4 << 20) /* malloc() gives such pieces a mapping of their own */
+#define PAGE ((uintptr_t)4096)
+
+void vt_want_huge_pages(void *data, size_t bytes)
+{
+	uintptr_t start = ((uintptr_t)data + PAGE - 1) & ~(PAGE - 1);
+	uintptr_t end = ((uintptr_t)data + bytes) & ~(PAGE - 1);
+
+	if (bytes < LARGE)
+		return;
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+	madvise((void *)start, end - start, MADV_HUGEPAGE);
+}
