@@ -238,9 +238,9 @@ static const char *text_end(const char *at, const char *end)
 
 const char *vt_json_flat_end(const char *at, const char *end)
 {
-	if (at == end || *at != '{')
-		return NULL;
-	for (at++; at < end; at++)
+	char last = at == end ? 0 : *at == '{' ? '}' : *at == '[' ? ']' : 0;
+
+	for (at++; last && at < end; at++)
 		switch (*at) {
 		case '"':
 			at = text_end(at + 1, end);
@@ -248,7 +248,8 @@ const char *vt_json_flat_end(const char *at, const char *end)
 				return NULL;
 			break;
 		case '}':
-			return at + 1;
+		case ']':
+			return *at == last ? at + 1 : NULL;
 		case '{':
 		case '[':
 			return NULL;

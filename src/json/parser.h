@@ -39,7 +39,7 @@ bool vt_json_parse_value(struct vt_json_parser *p);
 bool vt_json_parse_key(struct vt_json_parser *p, struct vt_json_value *value);
 
 /*
- * Behind an object that begins at at and has no containers, if it is right; NULL: it has, or does
+ * Behind a container that begins at at and has no other ones, if it is right; NULL: it has, or does
  * not end here.
  */
 const char *vt_json_flat_end(const char *at, const char *end);

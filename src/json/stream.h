@@ -78,8 +78,8 @@ const struct vt_json_value *vt_json_stream_part(struct vt_json_stream *s, struct
 const char *vt_json_stream_ahead(struct vt_json_stream *s, size_t *n);
 
 /*
- * The bytes of a part that is an object without containers, if it is right; they stay until the
- * part is read. NULL: it is no such object, or not all of it is in memory.
+ * The bytes of a part that is a container without other ones, if it is right; they stay until the
+ * part is read. NULL: it is none, or not all of it is in memory.
  */
 const char *vt_json_stream_flat(struct vt_json_stream *s, size_t *n);
 /*

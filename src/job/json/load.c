@@ -23,7 +23,7 @@
 #define MAX_DEVICE 1023
 #define MAX_BYTES (UINT64_C(1) << 50) /* of one process: a job's totals must not overflow */
 #define MAX_RANK (1 << 24)
-#define UNSEEN_ENOUGH 1024 /* frames */
+#define UNSEEN_ENOUGH 1024 /* of a section */
 #define MOST_LEARNT 4096
 
 struct indices {
@@ -34,7 +34,7 @@ struct indices {
 /* A frame that is known by its bytes, but not yet where it is in the job. */
 struct learnt {
 	size_t frame; /* index in the document */
-	struct vt_seen_frame *seen;
+	struct vt_seen *seen;
 };
 
 /* Large arrays of the document; an element of one refers to those of the one before. */
@@ -54,7 +54,7 @@ struct load {
 	struct indices frames;
 	size_t first_frame; /* that waits: index in job.frames */
 	bool placed;
-	size_t seen, unseen; /* frames */
+	size_t seen[MEMBERS], unseen[MEMBERS]; /* of the sections before these */
 	VT_VEC(struct learnt) learnt;
 	struct indices stacks; /* of each: how many frames, and these */
 	VT_VEC(struct vt_job_doing) doings;
@@ -166,6 +166,17 @@ static void load_frame(struct load *l, const struct vt_json_value *from)
 	add_frame(l, &frame);
 }
 
+static void add_stack(struct load *l, const uint32_t *frames, size_t n)
+{
+	if (!vt_vec_reserve(&l->stacks, l->stacks.n + n + 1)) {
+		l->in.nomem = true;
+		return;
+	}
+	l->stacks.data[l->stacks.n++] = (uint32_t)n;
+	memcpy(&l->stacks.data[l->stacks.n], frames, n * sizeof(*frames));
+	l->stacks.n += n;
+}
+
 static void load_stack(struct load *l, const struct vt_json_value *array)
 {
 	size_t n = vt_json_count(array), at = l->stacks.n;
@@ -227,6 +238,15 @@ static struct vt_waits load_waits(struct load *l, const struct vt_json_value *fr
 	return waits;
 }
 
+static void add_doing(struct load *l, const struct vt_job_doing *doing)
+{
+	struct vt_job_doing *added = vt_vec_append(&l->doings);
+
+	if (added)
+		*added = *doing;
+	l->in.nomem |= !added;
+}
+
 static void load_doing(struct load *l, const struct vt_json_value *from)
 {
 	uint64_t stack = vt_json_in_need_uint(&l->in, from, "stack");
@@ -236,7 +256,7 @@ static void load_doing(struct load *l, const struct vt_json_value *from)
 		.verdict = load_verdict(l, from),
 		.waits = load_waits(l, from),
 		.kernel = intern(l, from, "kernel", NULL),
-	}, *added;
+	};
 	bool gil = false;
 
 	/* All unknown names share one text. */
@@ -250,12 +270,8 @@ static void load_doing(struct load *l, const struct vt_json_value *from)
 	if (stack >= UINT32_MAX)
 		vt_json_in_wrong(&l->in, "stack", "names what does not exist");
 	doing.stack = (uint32_t)stack;
-	if (l->in.wrong[0])
-		return;
-	added = vt_vec_append(&l->doings);
-	if (added)
-		*added = doing;
-	l->in.nomem |= !added;
+	if (!l->in.wrong[0])
+		add_doing(l, &doing);
 }
 
 /* ---- members ---- */
@@ -669,11 +685,12 @@ static const struct {
 	const char *key;
 	void (*load)(struct load *l, const struct vt_json_value *from);
 	bool of_objects;
+	enum vt_seen_kind seen; /* unused for members: each is another one */
 } sections[N_SECTIONS] = {
-	[FRAMES] = { "frames", load_frame, true },
-	[STACKS] = { "stacks", load_stack, false },
-	[DOINGS] = { "doings", load_doing, true },
-	[MEMBERS] = { "members", load_member, true },
+	[FRAMES] = { "frames", load_frame, true, VT_SEEN_FRAME },
+	[STACKS] = { "stacks", load_stack, false, VT_SEEN_STACK },
+	[DOINGS] = { "doings", load_doing, true, VT_SEEN_DOING },
+	[MEMBERS] = { "members", load_member, true, VT_N_SEEN },
 };
 
 /* Whether the member that was read last is wanted; it is only counted otherwise. */
@@ -688,44 +705,69 @@ static bool is_wanted(struct load *l, const struct vt_json_value *from)
 	return l->n_members == 1 && !l->is_other;
 }
 
-static void read_element(struct load *l, enum section section)
+/* False: it is wrong, or is not wanted. */
+static bool read_element(struct load *l, enum section section)
 {
 	const struct vt_json_value *from = vt_json_stream_part(&l->stream, NULL);
 
 	l->n_members += section == MEMBERS;
 	if (!from || is_stopped(l) || (section == MEMBERS && !is_wanted(l, from)))
-		return;
+		return false;
 	if (sections[section].of_objects && !vt_json_is(from, VT_JSON_OBJECT))
 		vt_json_in_wrong(&l->in, sections[section].key,
 				 "has an element that is not an object");
 	sections[section].load(l, from);
+	return !is_stopped(l);
 }
 
-/* Of one large document no frame is there twice. */
-static bool is_worth_a_look(const struct load *l)
+/* ---- what was seen before, byte for byte ---- */
+
+/* Of one large document nothing is there twice. */
+static bool is_worth_a_look(const struct load *l, enum section section)
 {
-	return l->unseen < l->seen + UNSEEN_ENOUGH && !is_stopped(l);
+	return l->unseen[section] < l->seen[section] + UNSEEN_ENOUGH && !is_stopped(l);
+}
+
+/* What was just added; stack: where it is in l->stacks. */
+static bool keep_seen(const struct load *l, enum section section, size_t stack,
+		      struct vt_seen *seen)
+{
+	switch (section) {
+	case FRAMES:
+		seen->frame = l->job->frames.data[l->job->frames.n - 1];
+		return true;
+	case STACKS:
+		seen->stack.n = l->stacks.data[stack];
+		if (seen->stack.n > VT_SEEN_FRAMES)
+			return false;
+		memcpy(seen->stack.frames, &l->stacks.data[stack + 1],
+		       seen->stack.n * sizeof(*seen->stack.frames));
+		return true;
+	default:
+		seen->doing = l->doings.data[l->doings.n - 1];
+		return true;
+	}
 }
 
 /* Reading it may move its bytes, so they are copied before. */
-static void read_unseen(struct load *l, const char *bytes, size_t n, uint64_t hash)
+static void read_unseen(struct load *l, enum section section, const char *bytes, size_t n,
+			uint64_t hash)
 {
-	struct vt_seen_frame *seen = bytes ? vt_job_seen_add(l->job, hash, n) : NULL;
-	size_t cost = vt_json_stream_cost(&l->stream), had = l->job->frames.n;
+	struct vt_seen *seen = bytes ? vt_job_seen_add(l->job, sections[section].seen, hash, n) :
+				       NULL;
+	size_t cost = vt_json_stream_cost(&l->stream), stack = l->stacks.n;
 
-	l->unseen++;
+	l->unseen[section]++;
 	if (seen)
 		memcpy(seen->bytes, bytes, n);
-	read_element(l, FRAMES);
-	if (seen && l->job->frames.n > had && !is_stopped(l)) {
+	if (read_element(l, section) && seen && keep_seen(l, section, stack, seen)) {
 		seen->n = (uint32_t)n;
 		seen->cost = (uint32_t)(vt_json_stream_cost(&l->stream) - cost);
-		seen->frame = l->job->frames.data[had];
 	}
 }
 
 /* Where it is in the job is remembered when it is placed. */
-static void learn(struct load *l, struct vt_seen_frame *seen)
+static void learn(struct load *l, struct vt_seen *seen)
 {
 	struct learnt *added = l->learnt.n < MOST_LEARNT ? vt_vec_append(&l->learnt) : NULL;
 
@@ -733,10 +775,8 @@ static void learn(struct load *l, struct vt_seen_frame *seen)
 		*added = (struct learnt){ .frame = l->frames.n, .seen = seen };
 }
 
-static void pass_seen(struct load *l, struct vt_seen_frame *seen)
+static void add_seen_frame(struct load *l, struct vt_seen *seen)
 {
-	l->seen++;
-	vt_json_stream_pass(&l->stream, seen->n, seen->cost);
 	if (seen->index != VT_NO_INDEX) {
 		add_index(l, &l->frames, seen->index);
 		return;
@@ -745,31 +785,46 @@ static void pass_seen(struct load *l, struct vt_seen_frame *seen)
 	add_frame(l, &seen->frame);
 }
 
-/* The frame as it was when the same bytes came behind the same frame before. */
-static struct vt_seen_frame *expected(struct load *l)
+static void add_seen(struct load *l, enum section section, struct vt_seen *seen)
+{
+	if (section == FRAMES)
+		add_seen_frame(l, seen);
+	else if (section == STACKS)
+		add_stack(l, seen->stack.frames, seen->stack.n);
+	else
+		add_doing(l, &seen->doing);
+}
+
+/* What it was when the same bytes came behind the same ones before. */
+static struct vt_seen *expected(struct load *l, enum section section)
 {
 	size_t n;
 	const char *bytes = is_stopped(l) ? NULL : vt_json_stream_ahead(&l->stream, &n);
 
-	return bytes ? vt_job_seen_next(l->job, bytes, n) : NULL;
+	return bytes ? vt_job_seen_next(l->job, sections[section].seen, bytes, n) : NULL;
 }
 
-static void read_frame(struct load *l)
+static void read_common(struct load *l, enum section section)
 {
-	struct vt_seen_frame *seen = expected(l);
+	struct vt_seen *seen = expected(l, section);
 	const char *bytes = NULL;
 	size_t n = 0;
 	uint64_t hash = 0;
 
-	if (!seen && is_worth_a_look(l))
+	if (!seen && is_worth_a_look(l, section))
 		bytes = vt_json_stream_flat(&l->stream, &n);
 	if (bytes)
-		seen = vt_job_seen_find(l->job, bytes, n, &hash);
-	if (seen)
-		pass_seen(l, seen);
-	else
-		read_unseen(l, bytes, n, hash);
+		seen = vt_job_seen_find(l->job, sections[section].seen, bytes, n, &hash);
+	if (!seen) {
+		read_unseen(l, section, bytes, n, hash);
+		return;
+	}
+	l->seen[section]++;
+	vt_json_stream_pass(&l->stream, seen->n, seen->cost);
+	add_seen(l, section, seen);
 }
+
+/* ---- sections ---- */
 
 /* The first thing wrong in it is kept, however its sections are ordered. */
 static void read_section(struct load *l, enum section section)
@@ -779,10 +834,10 @@ static void read_section(struct load *l, enum section section)
 	l->in.wrong[0] = '\0';
 	if (vt_json_stream_enter(&l->stream, VT_JSON_ARRAY)) {
 		while (vt_json_stream_next(&l->stream))
-			if (section == FRAMES)
-				read_frame(l);
-			else
+			if (section == MEMBERS)
 				read_element(l, section);
+			else
+				read_common(l, section);
 	} else {
 		other = vt_json_stream_part(&l->stream, NULL);
 		if (other && !vt_json_is(other, VT_JSON_NULL))
@@ -888,7 +943,7 @@ static void check_sections(struct load *l)
 static void remember_places(struct load *l)
 {
 	for (size_t i = 0; i < l->learnt.n; i++) {
-		struct vt_seen_frame *seen = l->learnt.data[i].seen;
+		struct vt_seen *seen = l->learnt.data[i].seen;
 		uint32_t index = l->frames.data[l->learnt.data[i].frame];
 
 		if (vt_job_same_frame(&seen->frame, &l->job->frames.data[index]))

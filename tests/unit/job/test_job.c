@@ -2041,6 +2041,35 @@ static void test_frames_seen(void **state)
 	vt_job_deinit(&job);
 }
 
+/* Stacks and doings that were seen before, and what refers to frames that are no longer there. */
+static void test_parts_seen(void **state)
+{
+	static const char *const frames[] = { FRAMES, FRAMES, FRAMES, "\"frames\":[" FRAME "]",
+					      FRAMES };
+	struct vt_job job;
+
+	(void)state;
+	vt_job_init(&job);
+	for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
+		const char *const sections[SECTIONS] = { MEMBER, DOINGS, STACKS, frames[i] };
+		char *text = rotated(sections, 0);
+		struct vt_error *err = vt_job_load_text(&job, text, strlen(text), "");
+
+		assert_int_equal(!err, i != 3);
+		if (err)
+			assert_non_null(strstr(err->message, "stacks names what does not exist"));
+		vt_error_destroy(err);
+		free(text);
+	}
+	assert_int_equal(job.members.n, 4);
+	assert_int_equal(job.frames.n, 2);
+	assert_int_equal(job.stacks.n, 2);
+	assert_int_equal(job.doings.n, 2);
+	assert_memory_equal(job.members.data[0].threads.data, job.members.data[3].threads.data,
+			    2 * sizeof(struct vt_job_thread));
+	vt_job_deinit(&job);
+}
+
 /* A worker speaks of its own process, and of no other. */
 static void test_one(void **state)
 {
@@ -2379,6 +2408,7 @@ int main(void)
 		cmocka_unit_test(test_any_order),
 		cmocka_unit_test(test_mistakes_in_any_order),
 		cmocka_unit_test(test_frames_seen),
+		cmocka_unit_test(test_parts_seen),
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_same_process),
 		cmocka_unit_test(test_parts_missing),

@@ -218,7 +218,8 @@ static void limits_are_those_of_a_document(void **state)
 
 static void flat_parts_can_be_passed(void **state)
 {
-	static const char text[] = "[{\"a\":\"}{[\\\"\",\"b\":1},{\"a\":[]}, {\"c\":{}} ,{}]";
+	static const char text[] =
+		"[{\"a\":\"}{[\\\"\",\"b\":1},{\"a\":[]}, {\"c\":{}} ,{},[1,\"]\"],[[]],[2}]";
 	struct vt_json_stream s;
 	size_t n = 0;
 
@@ -239,8 +240,20 @@ static void flat_parts_can_be_passed(void **state)
 	assert_non_null(vt_json_stream_flat(&s, &n));
 	assert_int_equal(n, 2);
 	vt_json_stream_pass(&s, n, 0);
+	assert_true(vt_json_stream_next(&s));
+	assert_memory_equal(vt_json_stream_ahead(&s, &n), "[1,\"]\"],", 8);
+	assert_int_equal(n, 17);
+	assert_non_null(vt_json_stream_flat(&s, &n));
+	assert_int_equal(n, 7);
+	vt_json_stream_pass(&s, n, 0);
+	assert_true(vt_json_stream_next(&s));
+	assert_null(vt_json_stream_flat(&s, &n));
+	vt_json_stream_skip(&s);
+	assert_true(vt_json_stream_next(&s));
+	assert_null(vt_json_stream_flat(&s, &n));
+	assert_null(vt_json_stream_part(&s, NULL));
 	assert_false(vt_json_stream_next(&s));
-	assert_null(vt_json_stream_end(&s));
+	assert_null(vt_json_stream_ahead(&s, &n));
 	vt_json_stream_deinit(&s);
 }
 
