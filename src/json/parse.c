@@ -6,7 +6,6 @@
 #include "json/parse.h"
 #include "json/parser.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,19 +14,20 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "json/limits.h"
+#include "json/plain.h"
 
 #define SMALL_NUMBER 64
 #define MOST_DIGITS 18   /* of any number in an int64_t */
 #define LONGEST_KNOWN 64 /* bytes of a key */
 
-static void skip_blanks(struct vt_json_parser *p)
+static inline void skip_blanks(struct vt_json_parser *p)
 {
 	while (p->p < p->end && (*p->p == ' ' || *p->p == '\n' || *p->p == '\t' || *p->p == '\r'))
 		p->p++;
 }
 
 /* The next character that is no blank is this one: goes past it. */
-static bool take(struct vt_json_parser *p, char c)
+static inline bool take(struct vt_json_parser *p, char c)
 {
 	skip_blanks(p);
 	if (p->p == p->end || *p->p != c)
@@ -36,7 +36,7 @@ static bool take(struct vt_json_parser *p, char c)
 	return true;
 }
 
-static struct vt_json_value *push(struct vt_json_parser *p)
+static inline struct vt_json_value *push(struct vt_json_parser *p)
 {
 	struct vt_json_value *value = vt_vec_append(&p->stack);
 
@@ -75,40 +75,6 @@ static char *text_room(struct vt_json_parser *p, size_t n)
 	p->room += n;
 	p->n_room -= n;
 	return room;
-}
-
-/*
- * Marks bytes below 0x20, quotes, backslashes, and those of a longer character with 0x80. The
- * lowest mark is true; one above it may be there because of a borrow.
- */
-static uint64_t special_bytes(uint64_t word)
-{
-	const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones * 0x80;
-	uint64_t quote = word ^ ones * '"', backslash = word ^ ones * '\\';
-
-	return ((word - ones * 0x20) | (quote - ones) | (backslash - ones) | word) & highs;
-}
-
-static bool is_special(char c)
-{
-	return (unsigned char)c < 0x20 || c == '"' || c == '\\' || (unsigned char)c >= 0x80;
-}
-
-/* The first special byte from here. */
-static const char *plain_end(const char *at, const char *end)
-{
-	uint64_t word, special;
-
-	while ((size_t)(end - at) >= sizeof(word)) {
-		memcpy(&word, at, sizeof(word));
-		special = special_bytes(le64toh(word));
-		if (special)
-			return at + __builtin_ctzll(special) / 8;
-		at += sizeof(word);
-	}
-	while (at < end && !is_special(*at))
-		at++;
-	return at;
 }
 
 /* Four hexadecimal digits; -1 they are none. */
@@ -196,7 +162,7 @@ static char *unescape(const char **at, const char *end, char *to)
 static const char *copy_text(const char *at, const char *end, char *to, char **to_end)
 {
 	while (at < end && *at != '"') {
-		const char *plain = plain_end(at, end);
+		const char *plain = vt_json_plain_end(at, end);
 		unsigned int code;
 		size_t n;
 
@@ -227,7 +193,7 @@ static const char *copy_text(const char *at, const char *end, char *to, char **t
 static const char *text_end(const char *at, const char *end)
 {
 	for (;;) {
-		at = plain_end(at, end);
+		at = vt_json_plain_end(at, end);
 		if (at == end)
 			return NULL;
 		if (*at == '"')
@@ -262,7 +228,7 @@ const char *vt_json_flat_end(const char *at, const char *end)
 /* The opening quote was taken. */
 static bool parse_text(struct vt_json_parser *p, struct vt_json_value *value)
 {
-	const char *begin = p->p, *plain = plain_end(begin, p->end);
+	const char *begin = p->p, *plain = vt_json_plain_end(begin, p->end);
 	const char *end = text_end(plain, p->end);
 	char *to, *to_end;
 	size_t n;
@@ -305,7 +271,7 @@ static bool learn(struct vt_json_parser *p, struct vt_json_value *known, struct 
 
 bool vt_json_parse_key(struct vt_json_parser *p, struct vt_json_value *value)
 {
-	const char *begin = p->p, *end = plain_end(begin, p->end);
+	const char *begin = p->p, *end = vt_json_plain_end(begin, p->end);
 	size_t n = (size_t)(end - begin);
 	struct vt_json_value *known;
 
@@ -373,12 +339,12 @@ static bool parse_real(struct vt_json_parser *p, const char *at, const char *end
 }
 
 /* Most numbers are indices and amounts. False: it is another number, or not even one. */
-static bool parse_plain(struct vt_json_parser *p, struct vt_json_value *value)
+static inline bool parse_plain(struct vt_json_parser *p, struct vt_json_value *value)
 {
 	const char *at = p->p, *most = p->end - at > MOST_DIGITS ? at + MOST_DIGITS : p->end;
 	int64_t number = 0;
 
-	while (at < most && *at >= '0' && *at <= '9')
+	while (at < most && (unsigned char)(*at - '0') < 10)
 		number = number * 10 + (*at++ - '0');
 	if (at == p->p || at == most || (*p->p == '0' && at - p->p > 1) || *at == '.' ||
 	    *at == 'e' || *at == 'E')
@@ -462,13 +428,33 @@ void vt_json_count_object(struct vt_json_parser *p, size_t keys)
 	p->cost += VT_JANSSON_OBJECT + table_cost(keys, 2 * sizeof(void *));
 }
 
+/* Plain numbers, as far as they follow each other; false: something else comes before a comma. */
+static bool parse_numbers(struct vt_json_parser *p)
+{
+	do {
+		struct vt_json_value *value;
+
+		skip_blanks(p);
+		if (p->p == p->end || (unsigned char)(*p->p - '0') >= 10)
+			return false;
+		value = push(p);
+		if (!value || !parse_plain(p, value)) {
+			p->stack.n -= value != NULL;
+			return false;
+		}
+	} while (take(p, ','));
+	return true;
+}
+
 static bool parse_array(struct vt_json_parser *p)
 {
 	size_t first = p->stack.n;
 
 	if (!take(p, ']')) {
 		do {
-			if (!vt_json_parse_value(p))
+			if (parse_numbers(p))
+				break;
+			if (p->nomem || !vt_json_parse_value(p))
 				return false;
 		} while (take(p, ','));
 		if (!take(p, ']'))
