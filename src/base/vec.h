@@ -27,7 +27,8 @@ bool vt_vec_reserve_(void **data, size_t *capacity, size_t want, size_t size);
 	vt_vec_reserve_((void **)&(v)->data, &(v)->capacity, (want), sizeof(*(v)->data))
 
 /* A pointer to a new last element (contents undefined), or NULL when out of memory. */
-#define vt_vec_append(v) (vt_vec_reserve((v), (v)->n + 1) ? &(v)->data[(v)->n++] : NULL)
+#define vt_vec_append(v) \
+	((v)->n < (v)->capacity || vt_vec_reserve((v), (v)->n + 1) ? &(v)->data[(v)->n++] : NULL)
 
 /* Gives room back that is not in use. */
 void vt_vec_trim_(void **data, size_t *capacity, size_t n, size_t size);
