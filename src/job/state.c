@@ -48,16 +48,19 @@ static const struct {
 
 #define N_BY_FUNCTION (sizeof(by_function) / sizeof(by_function[0]))
 
+#define DISTRIBUTED "/torch/distributed/"
+
 /* Places where a process deals with others, whatever its innermost frames are. */
 static const struct {
-	const char *function, *file;
+	const char *function;
+	const char *file; /* all in DISTRIBUTED */
 	enum vt_job_state state;
 } by_frame[] = {
-	{ "*rendezvous*", "*/torch/distributed/rendezvous.py", VT_STATE_STORE },
-	{ "_store_based_barrier", "*/torch/distributed/distributed_c10d.py", VT_STATE_STORE },
-	{ "init_process_group", "*/torch/distributed/distributed_c10d.py", VT_STATE_STORE },
-	{ "*", "*/torch/distributed/distributed_c10d.py", VT_STATE_COLLECTIVE },
-	{ "wait_tensor", "*/torch/distributed/_functional_collectives.py", VT_STATE_COLLECTIVE },
+	{ "*rendezvous*", "*" DISTRIBUTED "rendezvous.py", VT_STATE_STORE },
+	{ "_store_based_barrier", "*" DISTRIBUTED "distributed_c10d.py", VT_STATE_STORE },
+	{ "init_process_group", "*" DISTRIBUTED "distributed_c10d.py", VT_STATE_STORE },
+	{ "*", "*" DISTRIBUTED "distributed_c10d.py", VT_STATE_COLLECTIVE },
+	{ "wait_tensor", "*" DISTRIBUTED "_functional_collectives.py", VT_STATE_COLLECTIVE },
 };
 
 #define N_BY_FRAME (sizeof(by_frame) / sizeof(by_frame[0]))
@@ -77,7 +80,8 @@ static bool is_collective(const char *function)
 
 static enum vt_job_state state_of_frame(const struct vt_job_frame *f)
 {
-	if (f->kind != VT_FRAME_PYTHON || !f->function || !f->file)
+	/* A job has many frames, and most are elsewhere. */
+	if (f->kind != VT_FRAME_PYTHON || !f->function || !f->file || !strstr(f->file, DISTRIBUTED))
 		return VT_STATE_UNDECIDED;
 	for (size_t i = 0; i < N_BY_FRAME; i++)
 		if (vt_glob(by_frame[i].file, f->file) &&
