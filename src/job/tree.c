@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/index.h"
 #include "base/map.h"
 #include "job/internal.h"
 
@@ -29,17 +31,19 @@ struct node {
 	bool agree;                 /* all have the same frame, line included */
 	uint32_t parent;            /* nodes 0 to N_SECTIONS - 1 are the sections themselves */
 	uint32_t first_child, next; /* 0: none, because a section is never a child */
-	size_t n_children, threads;
-	struct vt_job_indices members;
+	uint32_t n_children;
+	uint32_t only; /* the member, while there is but one: most nodes of a large job have one */
+	size_t threads;
+	struct vt_job_indices members; /* data is NULL while there is but one */
 };
 
 struct build {
 	struct vt_job *job;
 	VT_VEC(struct node) nodes;
-	struct vt_map children; /* parent << 32 | key of the step: node */
-	struct vt_map texts;    /* address of an interned text: its number */
-	uint32_t *ends;         /* per section and doing: the node, 0 none */
-	size_t n_ends;          /* doings */
+	struct vt_index children; /* nodes by their parent and the key of their step */
+	struct vt_map texts;      /* address of an interned text: its number */
+	uint32_t *ends;           /* per section and doing: the node, 0 none */
+	size_t n_ends;            /* doings */
 	struct step way[MAX_WAY];
 	size_t n_way;
 	bool failed;
@@ -166,6 +170,42 @@ static void find_way(struct build *b, const struct vt_job_doing *doing)
 	add_text(b, end_of(b, doing));
 }
 
+/* ---- the members of a node ---- */
+
+static const uint32_t *members_of(const struct node *node)
+{
+	return node->members.data ? node->members.data : &node->only;
+}
+
+static bool has_last(const struct node *node, uint32_t member)
+{
+	return node->members.n && members_of(node)[node->members.n - 1] == member;
+}
+
+static bool put_member(struct node *node, uint32_t member)
+{
+	struct vt_job_indices *members = &node->members;
+
+	if (members->n == 1 && !members->data) {
+		members->n = 0;
+		if (!vt_job_indices_add(members, node->only))
+			return false;
+	}
+	if (members->n)
+		return vt_job_indices_add(members, member);
+	node->only = member;
+	members->n = 1;
+	return true;
+}
+
+static struct vt_member_set set_of(struct vt_job *job, const struct node *node)
+{
+	const struct vt_job_indices one = { .data = (uint32_t *)members_of(node),
+					    .n = node->members.n };
+
+	return vt_job_set(job, &one);
+}
+
 /* ---- the tree ---- */
 
 static uint32_t new_node(struct build *b, uint32_t parent, const struct step *step)
@@ -188,15 +228,20 @@ static uint32_t new_node(struct build *b, uint32_t parent, const struct step *st
 
 static uint32_t child_of(struct build *b, uint32_t parent, const struct step *step)
 {
-	uint64_t key = (uint64_t)parent << 32 | step->key, *found = vt_map_get(&b->children, key);
+	uint64_t hash = vt_hash_mix(b->job->seed, (uint64_t)parent << 32 | step->key);
 	uint32_t index;
 
-	if (found) {
-		b->nodes.data[*found].agree &= b->nodes.data[*found].step.frame == step->frame;
-		return (uint32_t)*found;
+	for (size_t at = vt_index_first(&b->children, hash);
+	     vt_index_next(&b->children, hash, &at, &index);) {
+		struct node *node = &b->nodes.data[index];
+
+		if (node->parent != parent || node->step.key != step->key)
+			continue;
+		node->agree &= node->step.frame == step->frame;
+		return index;
 	}
 	index = new_node(b, parent, step);
-	b->failed |= !index || !vt_map_put(&b->children, key, index);
+	b->failed |= !index || !vt_index_put(&b->children, hash, index);
 	return index;
 }
 
@@ -239,9 +284,9 @@ static void add_member(struct build *b, uint32_t index)
 		for (;; at = b->nodes.data[at].parent) {
 			struct node *node = &b->nodes.data[at];
 
-			if (node->members.n && node->members.data[node->members.n - 1] == index)
+			if (has_last(node, index))
 				break;
-			b->failed |= !vt_job_indices_add(&node->members, index);
+			b->failed |= !put_member(node, index);
 			if (at < N_SECTIONS)
 				break;
 		}
@@ -315,7 +360,7 @@ static bool push_children(struct output *o, uint32_t of, size_t parent, size_t d
 			return false;
 		*child = (struct child){ .node = i,
 					 .n = node->members.n,
-					 .first = node->members.data[0],
+					 .first = members_of(node)[0],
 					 .few = is_few(node, from, most) };
 	}
 	if (o->children.n)
@@ -376,7 +421,7 @@ static bool put_node(struct output *o, const struct pending *p)
 	*node = (struct vt_job_node){
 		.frames = frames,
 		.n_frames = o->frames.n,
-		.members = vt_job_set(job, &o->build->nodes.data[at].members),
+		.members = set_of(job, &o->build->nodes.data[at]),
 		.threads = o->build->nodes.data[at].threads,
 		.role = (enum vt_role)(o->section / 2),
 		.of_main = o->section % 2,
@@ -452,7 +497,7 @@ bool vt_job_build_tree(struct vt_job *job)
 	for (size_t i = 0; i < b.nodes.n; i++)
 		free(b.nodes.data[i].members.data);
 	vt_vec_deinit(&b.nodes);
-	vt_map_deinit(&b.children);
+	vt_index_deinit(&b.children);
 	vt_map_deinit(&b.texts);
 	free(b.ends);
 	return ok;
