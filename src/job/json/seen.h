@@ -3,7 +3,7 @@
  * Frames, stacks and doings by the bytes that they have in a document. Reports of ranks have most
  * of them in common, byte for byte: what was parsed and interned once need not be again. Only what
  * comes twice is kept, so that what one rank alone has does not drive out what all have; and it is
- * a cache: of two whose hashes fall together, the later one stays.
+ * a cache: of many whose hashes fall together, some do not stay.
  *
  * They also come in the same order, so the one that followed last time is looked at before any hash
  * is taken.
