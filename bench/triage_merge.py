@@ -9,8 +9,8 @@ RANKS (1024 2048 4096 8192 16384): each has 100 threads of 20 frames, in 30 stac
 one rank alone; half of the threads run Python, so that they are in the tree. They are saved as one document, as documents of eight
 ranks (a node each), and as one document for each rank. The best of three runs counts.
 
-Must reach: 1,024 ranks in 2 s and 512 MB; linear to 16,384: processor time and memory for each rank there at most 1.5
-times those at 1,024 (other work on the machine makes the clock's time useless for that).
+Must reach: 16,384 ranks in 2 s and 256 MB, however they are saved; linear to there: processor time and memory for each rank at most
+twice those at 1,024, whose tables fit in the processor's cache (other work on the machine makes the clock's time useless for that).
 """
 import json
 import os
@@ -21,7 +21,7 @@ import tempfile
 
 THREADS, FRAMES, STACKS, OWN = 100, 20, 30, 5
 RUNS = 3
-MOST_S, MOST_MB, MOST_GROWTH = 2.0, 512.0, 1.5
+MOST_S, MOST_MB, MOST_GROWTH = 2.0, 256.0, 2.0
 
 
 def frames_of(stack, rank):
@@ -121,8 +121,9 @@ def main():
                   f"{cpu:7.3f} {memory:9.1f} {cost['stacks']:7.0f} {cost['nodes']:7.0f}", flush=True)
             kind = min(together, 9)
             base = first.setdefault(kind, (ranks, cpu, memory))
-            if ranks <= 1024:
-                failed |= seconds > MOST_S or memory > MOST_MB
+            if ranks <= 16384 and (seconds > MOST_S or memory > MOST_MB):
+                print(f"       must reach {MOST_S:g} s and {MOST_MB:g} MB")
+                failed = True
             growth = max(cpu / base[1], memory / base[2]) * base[0] / ranks
             if growth > MOST_GROWTH:
                 print(f"       not linear: {growth:.2f} times as much for each rank as at {base[0]}")
