@@ -40,29 +40,30 @@ RANKS = 16384
 
 
 class Table:
-    """Rows by what they measure; a row has the samples of each program, in the order of the rounds."""
+    """Rows by what they measure; a row has the samples of each program, by round."""
 
     def __init__(self):
         self.rows, self.missed = {}, 0
 
-    def take(self, what, unit, must, program, value):
-        row = self.rows.setdefault(what, (unit, must, collections.defaultdict(list)))
-        row[2][program].append(value)
+    def take(self, what, unit, must, program, value, i=None):
+        samples = self.rows.setdefault(what, (unit, must, collections.defaultdict(dict)))[2][program]
+        samples[len(samples) if i is None else i] = value
 
     def show(self):
         """And forgets what it has shown."""
         for what, (unit, must, samples) in self.rows.items():
-            middle = {program: statistics.median(values) for program, values in samples.items()}
-            ours = middle.pop(OURS)
-            over = must is not None and ours > must
+            middle = {program: statistics.median(values.values()) for program, values in samples.items()}
+            ours = middle.pop(OURS, None)
+            over = must is not None and (ours is None or ours > must)
             self.missed += over
             limit = "" if must is None else f"must {must:g}"
-            words = [f"{what:52} {ours:9.2f} {unit:3} {limit:>9} {'MISS' if over else '':4}"]
-            if BASE in middle:
-                del middle[BASE]
-                ratios = [a / b for a, b in zip(samples[OURS], samples[BASE]) if b]
-                words.append(f"{statistics.median(ratios):5.2f} of base" if ratios else "")
-            words += [f"{program} {value:.1f} (x {value / ours:.2g})" for program, value in middle.items() if ours]
+            figure = "not measured" if ours is None else f"{ours:9.2f} {unit:3}"
+            words = [f"{what:52} {figure} {limit:>9} {'MISS' if over else '':4}"]
+            middle.pop(BASE, None)
+            ratios = [samples[OURS][i] / base for i, base in samples.get(BASE, {}).items() if base and i in samples[OURS]]
+            if ratios:
+                words.append(f"{statistics.median(ratios):5.2f} of base")
+            words += [f"{program} {value:.1f} (x {value / ours:.2g})" if ours else f"{program} {value:.1f}" for program, value in middle.items()]
             print("  ".join(words), flush=True)
         self.rows.clear()
 
@@ -114,24 +115,24 @@ class Bench:
                 for i, name, tool in self.in_turn(samples, rounds):
                     wall, _, _ = tool.run(pid, beats)
                     if i >= 0:
-                        self.table.take(what + ", 160 threads: wall", "ms", None, name, wall)
+                        self.table.take(what + ", 160 threads: wall", "ms", None, name, wall, i)
             self.beside_the_peer("stacks, native and Python", "py-spy dump", 1)
             self.beside_the_peer("stacks --python", "py-spy dump", 0.5)
             pauses = {**both, "stop": [stop, "{}"], "no tool": ["sleep", "0.03"]}
             for i, name, tool in self.in_turn({name: stacks.Tool(name, command, good=(0, 1)) for name, command in pauses.items()}, 4 * self.rounds):
                 _, pause, _ = tool.run(pid, beats)
                 if i >= 0:
-                    self.table.take("pause of 160 threads, median", "ms", None, name, pause)
+                    self.table.take("pause of 160 threads, median", "ms", None, name, pause, i)
         samples = self.table.rows["pause of 160 threads, median"][2]
         for name, values in samples.items():
-            self.table.take("pause of 160 threads, p99", "ms", 5, name, stacks.percentile(values, 99))
+            self.table.take("pause of 160 threads, p99", "ms", 5, name, stacks.percentile(list(values.values()), 99))
 
     def beside_the_peer(self, what, peer, share):
         """Must be at most that share of the peer's median."""
         what += ", 160 threads: wall"
         unit, _, samples = self.table.rows[what]
         if peer in samples:
-            self.table.rows[what] = unit, share * statistics.median(samples[peer]), samples
+            self.table.rows[what] = unit, share * statistics.median(samples[peer].values()), samples
 
     def first(self):
         """A process that nobody has looked at; then a second look."""
@@ -141,7 +142,7 @@ class Bench:
                     begin = time.monotonic()
                     harness.report_json(target.proc.pid, "--once", "--no-owners", expect=(0, 1))
                     if i >= 0:
-                        self.table.take(f"report --no-owners of PyTorch, {what} look: wall", "ms", must, name, (time.monotonic() - begin) * 1e3)
+                        self.table.take(f"report --no-owners of PyTorch, {what} look: wall", "ms", must, name, (time.monotonic() - begin) * 1e3, i)
 
     def walk(self):
         for blocks, must in ((100000, 7), (1000000, 70)):
@@ -151,8 +152,8 @@ class Bench:
                     _, data = report.one(tool, driver.pid, "--no-owners")
                     allocator = data["pytorch"]["allocators"][0]
                     if i >= 0:
-                        self.table.take(f"walk inside, {blocks:,} blocks", "ms", must, name, allocator["walk_ns"] / 1e6)
-                        self.table.take(f"  its part under the lock", "ms", must / 2, name, allocator["read_ns"] / 1e6)
+                        self.table.take(f"walk inside, {blocks:,} blocks", "ms", must, name, allocator["walk_ns"] / 1e6, i)
+                        self.table.take("  its part under the lock", "ms", must / 2, name, allocator["read_ns"] / 1e6, i)
             self.table.show()
 
     def busy(self):
@@ -164,8 +165,8 @@ class Bench:
                     data, _ = walk.report(target, "--read-only", "--no-owners")
                 if i < 0 or data["pytorch"]["allocators"][0]["result"] != "complete":
                     continue
-                self.table.take("outside, 100,000 blocks, busy allocator: stopped", "ms", 5, name, data["timing"]["blocks_stopped_ms"])
-                self.table.take("outside, 100,000 blocks, busy allocator: read", "ms", 20, name, data["timing"]["blocks_read_ms"])
+                self.table.take("outside, 100,000 blocks, busy allocator: stopped", "ms", 5, name, data["timing"]["blocks_stopped_ms"], i)
+                self.table.take("outside, 100,000 blocks, busy allocator: read", "ms", 20, name, data["timing"]["blocks_read_ms"], i)
             target("idle")
             for _ in range(3):
                 self.table.take("outside, 100,000 blocks, busy allocator: read", "ms", 20, "_snapshot()", target("snapshot"))
@@ -177,7 +178,7 @@ class Bench:
             for i, name, tool in self.in_turn(self.tools, 3):
                 values, _ = gdb_long.measure(gdb, tool, driver.pid, 3)
                 if i >= 0:
-                    self.table.take("gdb: vramtap blocks all, 20,000 blocks", "ms", 500, name, statistics.median(values))
+                    self.table.take("gdb: vramtap blocks all, 20,000 blocks", "ms", 500, name, statistics.median(values), i)
 
     def long(self):
         with report_torch.Driver(self.version, SIMCUDA_DEVICES="1", SIMCUDA_MEM_MB="8192") as driver:
@@ -187,8 +188,8 @@ class Bench:
                     for i, name, tool in self.in_turn(self.tools, max(3, self.rounds // 4)):
                         wall, _, mib, _ = report.whole(tool, driver.pid, *outside, *options)
                         if i >= 0:
-                            self.table.take(f"1,000,000 blocks, {what}, {place}: wall", "ms", must, name, wall)
-                            self.table.take("  memory", "MiB", report.LONG_MIB, name, mib)
+                            self.table.take(f"1,000,000 blocks, {what}, {place}: wall", "ms", must, name, wall, i)
+                            self.table.take("  memory", "MiB", report.LONG_MIB, name, mib, i)
                     self.table.show()
 
     def merge(self):
@@ -199,9 +200,9 @@ class Bench:
                 for i, name, demo in self.in_turn(demos, 3):
                     seconds, processor, mib, _ = triage_merge.measure(demo, paths, RANKS, 1)
                     if i >= 0:
-                        self.table.take(f"merging {RANKS:,} ranks, {how}: wall", "s", 2, name, seconds)
-                        self.table.take("  processor", "s", None, name, processor)
-                        self.table.take("  memory", "MB", 256, name, mib)
+                        self.table.take(f"merging {RANKS:,} ranks, {how}: wall", "s", 2, name, seconds, i)
+                        self.table.take("  processor", "s", None, name, processor, i)
+                        self.table.take("  memory", "MB", 256, name, mib, i)
             self.table.show()
 
     def recorder(self):

@@ -64,7 +64,7 @@ for line in sys.stdin:
     print(answer * 1e3, flush=True)
 """
 
-MUST = {"outside: reading": 20, "outside: reading while stopped": 10, "no stop: threads stopped": 0}
+MUST = {"outside: reading": 20, "outside: reading while stopped": 5, "no stop: threads stopped": 0}
 
 
 class Target:
