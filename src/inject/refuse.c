@@ -14,12 +14,20 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/room.h"
 #include "base/str.h"
 
 #define MQUEUE_MAGIC 0x19800202 /* ipc/mqueue.c */
 
 /* At most so many descriptors are checked: 0.1 s. */
 #define MANY_FDS 65536
+
+/*
+ * What the helper takes in the process: some 200 KiB at first (a stack, its image, page tables, the
+ * file of the session), of which the kernel gives back a part later only. A control group with less
+ * room than this may have the process killed for it.
+ */
+#define LEAST_ROOM (UINT64_C(4) << 20)
 
 static bool is_gone(const struct vt_proc *proc)
 {
@@ -130,6 +138,11 @@ static bool awaits_messages(const struct vt_proc *proc)
 	return found;
 }
 
+static bool has_no_room(const struct vt_proc *proc)
+{
+	return vt_memory_room_of(proc->pid) < LEAST_ROOM;
+}
+
 static const struct {
 	bool (*applies)(const struct vt_proc *proc);
 	enum vt_error_code code;
@@ -146,6 +159,9 @@ static const struct {
 	  "shares its memory with its parent (it is between vfork and exec)" },
 	{ awaits_messages, VT_ERR_UNSUPPORTED,
 	  "waits for a message queue with mq_notify(), which an injection would cancel" },
+	{ has_no_room, VT_ERR_UNSUPPORTED,
+	  "has less than 4 MiB left of its control group's memory: what takes more may have it "
+	  "killed" },
 };
 
 struct vt_error *vt_inject_refusal(const struct vt_proc *proc)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Targets that are stopped, traced, filtered, foreign or dying: a clear message, no hang, no harm."""
+import contextlib
 import ctypes
 import os
 import random
@@ -183,6 +184,53 @@ def test_seccomp_that_allows_all_we_need():
         if os.getuid() == 0:
             check(data["timing"]["borrowed_tid"], "a harmless filter kept us out", data["diagnostics"])
         still_answers(proc)
+
+
+@contextlib.contextmanager
+def memory_group():
+    """A control group for memory, and the file of its limit."""
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = f"{root}/vramtap-test-{os.getpid()}"
+        with contextlib.suppress(OSError):
+            os.mkdir(group)
+            if os.path.exists(f"{group}/{limit}"):
+                try:
+                    yield group, f"{group}/{limit}"
+                finally:
+                    os.rmdir(group)
+                return
+            os.rmdir(group)
+    raise Skip("no control group for memory")
+
+
+def test_at_the_limit_of_memory():
+    """Nothing is put into a process that may hardly take more memory."""
+    with memory_group() as (group, limit):
+        def set_limit(size):
+            with open(limit, "w", encoding="ascii") as out:
+                out.write(str(size))
+        set_limit(64 << 20)
+        with target(cuda_counter(), ready="READY", preexec_fn=lambda: join(group)) as proc:
+            data = report_json(proc.pid, expect=(COMPLETE, PARTIAL))
+            check(not any("control group" in d["text"] for d in data["diagnostics"]), "64 MiB are enough", data["diagnostics"])
+            set_limit(used_of(group) + (1 << 20))
+            threads = thread_count(proc.pid)
+            data = report_json(proc.pid, expect=(COMPLETE, PARTIAL))
+            check(any("less than 4 MiB left of its control group's memory" in d["text"] for d in data["diagnostics"]), "why not", data["diagnostics"])
+            equal(thread_count(proc.pid), threads, "threads afterwards")
+            still_answers(proc)
+
+
+def join(group):
+    with open(f"{group}/cgroup.procs", "w", encoding="ascii") as out:
+        out.write("0")
+
+
+def used_of(group):
+    for name in ("memory.usage_in_bytes", "memory.current"):
+        with contextlib.suppress(FileNotFoundError), open(f"{group}/{name}", encoding="ascii") as file:
+            return int(file.read())
+    raise AssertionError("no usage")
 
 
 def test_other_mount_and_pid_namespace():
