@@ -144,7 +144,8 @@ static void print_pauses(const char *what, uint64_t from, uint64_t to, uint64_t 
 
 		if (i >= from)
 			begin = now_ns(CLOCK_THREAD_CPUTIME_ID);
-		vt_rec_block_put(addr, 512 + vt_recorder_hash(i) % 4096, 1, vt_recorder.sample_now);
+		vt_rec_block_put(addr, 512 + vt_recorder_hash(i) % 4096, 1, vt_recorder.sample_now,
+				 vt_rec_now());
 		if (begin && shard->resizes != resizes && n < 10000)
 			ns[n++] = now_ns(CLOCK_THREAD_CPUTIME_ID) - begin;
 	}
@@ -165,7 +166,7 @@ static void print_bytes(uint64_t n)
 	for (uint64_t i = 0; i < n; i++) {
 		uint64_t bytes;
 
-		vt_rec_block_put(addr_of(i), 512, 1, 0);
+		vt_rec_block_put(addr_of(i), 512, 1, 0, vt_rec_now());
 		if (i < n / 2)
 			continue;
 		bytes = (vt_recorder.memory - before) * 10 / (i + 1);

@@ -363,14 +363,14 @@ void vt_rec_block_expect(uint64_t addr)
 		1);
 }
 
-void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate)
+void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate, uint32_t now)
 {
 	uint64_t hash = vt_recorder_hash(addr);
 	struct vt_recorder_shard *shard = shard_of(hash);
 	struct vt_recorder_block block = {
 		.addr = addr,
 		.size_check = size < MAX_RATE ? size : MAX_RATE - 1,
-		.time = vt_rec_now(),
+		.time = now,
 		.stack = stack,
 		.tid = vt_rec_tid(),
 	};

@@ -43,6 +43,17 @@ bool vt_rec_is_on(void);
  */
 bool vt_rec_enter(void);
 void vt_rec_leave(void);
+/*
+ * The same, for an allocation of PyTorch's: cheaper, and if `owned` is set, no other visit has the
+ * memo of the lane (memo.h) until vt_rec_visit_end().
+ */
+struct vt_rec_visit {
+	uint32_t tid;
+	uint32_t lane;
+	uint32_t *owned;
+};
+bool vt_rec_visit_begin(struct vt_rec_visit *visit);
+void vt_rec_visit_end(const struct vt_rec_visit *visit);
 /* A new random number; only between vt_rec_enter() and vt_rec_leave(). */
 uint64_t vt_rec_random(void);
 /* The calling thread's id, without a system call. */
@@ -110,8 +121,8 @@ void vt_rec_stacks_deinit(void);
 void vt_rec_blocks_init(void);
 /* Prefetches the memory that a put or drop of this address will need. */
 void vt_rec_block_expect(uint64_t addr);
-/* rate: vt_recorder.sample_now at the decision to record this allocation. */
-void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate);
+/* rate, now: vt_recorder.sample_now and vt_rec_now() at the decision to record this allocation. */
+void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate, uint32_t now);
 /* The block at this address is new and not recorded: an older record of the address must go. */
 void vt_rec_block_drop(uint64_t addr);
 void vt_rec_blocks_deinit(void);

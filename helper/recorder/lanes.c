@@ -14,6 +14,11 @@
  * is inside keeps off waiting, and so the next on. The data for all this is in memory that is never
  * given back: these two pages, vt_recorder, the code.
  *
+ * An allocation of PyTorch's puts its thread into `owner` instead (vt_rec_visit_begin()), if nobody
+ * is there. That does the same for off, and the thread leaves by a plain store in place of an
+ * atomic addition. And until then it has what belongs to the lane to itself: its memo. Another
+ * thread of the lane, or the same one in a signal handler, does without.
+ *
  * fork(): the kernel gives the child zeros in place of these pages (MADV_WIPEONFORK, Linux 4.14),
  * so in the child the recorder is off with no thread inside; the tables are not inherited
  * (MADV_DONTFORK). A kernel without MADV_WIPEONFORK is refused: comparing process ids instead would
@@ -101,6 +106,36 @@ void vt_rec_leave(void)
 	__atomic_fetch_sub(&lane_here()->inside, 1, __ATOMIC_RELEASE);
 }
 
+bool vt_rec_visit_begin(struct vt_rec_visit *visit)
+{
+	struct vt_rec_lane *lane;
+	uint32_t nobody = 0;
+
+	if (!vt_rec_is_on())
+		return false;
+	visit->tid = vt_rec_tid();
+	lane = &vt_rec_wiped.lanes[visit->tid % VT_REC_LANES];
+	visit->owned = NULL;
+	visit->lane = (uint32_t)(lane - vt_rec_wiped.lanes);
+	if (!__atomic_compare_exchange_n(&lane->owner, &nobody, visit->tid, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_RELAXED))
+		return vt_rec_enter();
+	if (__atomic_load_n(&vt_rec_wiped.on, __ATOMIC_SEQ_CST)) {
+		visit->owned = &lane->owner;
+		return true;
+	}
+	__atomic_store_n(&lane->owner, 0, __ATOMIC_RELEASE);
+	return false;
+}
+
+void vt_rec_visit_end(const struct vt_rec_visit *visit)
+{
+	if (visit->owned)
+		__atomic_store_n(visit->owned, 0, __ATOMIC_RELEASE);
+	else
+		vt_rec_leave();
+}
+
 uint64_t vt_rec_random(void)
 {
 	uint64_t *random = &lane_here()->random;
@@ -137,13 +172,19 @@ uint32_t vt_rec_now(void)
 	return ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
 }
 
+static bool is_in_use(const struct vt_rec_lane *lane)
+{
+	return __atomic_load_n(&lane->inside, __ATOMIC_SEQ_CST) ||
+	       __atomic_load_n(&lane->owner, __ATOMIC_SEQ_CST);
+}
+
 bool vt_rec_wait_till_empty(void)
 {
 	uint64_t begin = vt_sys_now_ns();
 	uint32_t rounds = 0;
 
 	for (unsigned int i = 0; i < VT_REC_LANES; i++)
-		while (__atomic_load_n(&vt_rec_wiped.lanes[i].inside, __ATOMIC_SEQ_CST)) {
+		while (is_in_use(&vt_rec_wiped.lanes[i])) {
 			if (vt_sys_now_ns() - begin > OFF_PATIENCE_NS)
 				return false;
 			if (rounds++ < 100)

@@ -10,9 +10,11 @@
 
 /* Threads share a lane when their ids are equal modulo VT_REC_LANES; each lane is a cache line. */
 struct vt_rec_lane {
-	uint64_t inside; /* how many times threads have entered and not left */
+	uint64_t inside; /* how many times threads have entered and not left; but for the owner */
 	uint64_t random;
-	uint64_t pad[6];
+	uint32_t owner; /* the thread that has the lane to itself, 0 none */
+	uint32_t pad;
+	uint64_t more[5];
 };
 
 /* Whole pages of memory without a file: this part of .bss. Zeros in a child. */

@@ -16,6 +16,7 @@ recorder_sources = \
 	helper/recorder/lanes.c \
 	helper/recorder/launches.c \
 	helper/recorder/launch_names.c \
+	helper/recorder/memo.c \
 	helper/recorder/memory.c \
 	helper/recorder/native.c \
 	helper/recorder/oom.c \
@@ -32,6 +33,7 @@ recorder_headers = \
 	helper/recorder/lanes.h \
 	helper/recorder/launch_names.h \
 	helper/recorder/internal.h \
+	helper/recorder/memo.h \
 	helper/recorder/unwind.h \
 	include/vramtap/freestanding.h \
 	include/vramtap/launches.h \

@@ -7,7 +7,7 @@
  * the used part of the thread's own stack is read, upwards, so nothing can fault and every walk
  * ends.
  */
-#include "internal.h"
+#include "memo.h"
 
 #include "vramtap/freestanding.h"
 #include "unwind.h"
@@ -46,6 +46,7 @@ static struct {
 	uint64_t *cache;              /* tag << VT_RECIPE_BITS | recipe; 0 empty */
 	struct vt_unwind_epoch epoch; /* of the entries in the cache */
 	uint32_t lock;                /* of the epoch */
+	uint32_t recipes;             /* how often some were forgotten */
 	uint32_t looked;              /* when it was last compared, in units of vt_rec_now() */
 	struct thread threads[THREADS];
 	/* how far down the main thread's stack is known to be mapped */
@@ -74,6 +75,7 @@ static inline uint64_t tag_of(uint64_t pc)
 /* Forgets what was known about modules that are gone, and about addresses without a module. */
 static void forget_recipes(bool all)
 {
+	__atomic_fetch_add(&native.recipes, 1, __ATOMIC_SEQ_CST);
 	for (uint64_t i = 0; i < UINT64_C(1) << CACHE_BITS; i++) {
 		uint64_t word = __atomic_load_n(&native.cache[i], __ATOMIC_RELAXED);
 
@@ -170,10 +172,9 @@ static inline uint64_t recipe_of(uint64_t pc)
  * is missing from the cache, and only the loader's counters reveal the change. So they are checked
  * now and then.
  */
-static inline void look_for_changes(void)
+static inline void look_for_changes(uint32_t now)
 {
 	struct vt_unwind_epoch epoch;
-	uint32_t now = vt_rec_now();
 
 	if (__builtin_expect(__atomic_load_n(&native.looked, __ATOMIC_RELAXED) == now, 1))
 		return;
@@ -340,10 +341,50 @@ static __attribute__((noinline)) enum step step_rarely(struct walk *w, uint64_t 
 	}
 }
 
+/*
+ * To the caller's frame. Pointers to registers, once inlined: each value of the chain depends on
+ * the one before. saved: as in struct vt_rec_memo_native.
+ */
+static inline __attribute__((always_inline)) enum step step(uint64_t *pc, uint64_t *sp,
+							    uint64_t *bp, uint64_t end,
+							    uint64_t *saved)
+{
+	uint64_t recipe = recipe_of(*pc), cfa;
+	enum vt_recipe_kind kind = vt_recipe_kind(recipe);
+
+	if (__builtin_expect(kind != VT_RECIPE_SP && kind != VT_RECIPE_BP, 0)) {
+		struct walk w = { .pc = *pc, .sp = *sp, .bp = *bp, .end = end };
+		enum step result = step_rarely(&w, recipe);
+
+		*saved = VT_REC_MEMO_ODD;
+		*pc = w.pc;
+		*sp = w.sp;
+		*bp = w.bp;
+		return result;
+	}
+	cfa = (kind == VT_RECIPE_SP ? *sp : *bp) + vt_recipe_offset(recipe);
+	*saved = vt_recipe_saved(recipe);
+	if (__builtin_expect(!is_cfa(cfa, *sp, end) || *saved > cfa - *sp, 0)) {
+		*saved = VT_REC_MEMO_ODD;
+		return STEP_LOST;
+	}
+	if (*saved)
+		*bp = load(cfa - *saved);
+	*pc = load(cfa - WORD);
+	*sp = cfa;
+	return STEP_OK;
+}
+
+static inline unsigned int flags_of(enum step result)
+{
+	return result == STEP_LOST    ? VT_STACK_NATIVE_LOST :
+	       result == STEP_GUESSED ? VT_STACK_NATIVE_GUESS :
+					0;
+}
+
 void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames *frames)
 {
-	/* Kept in registers: each value of the chain depends on the one before. */
-	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end;
+	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end, saved;
 	uint64_t *words = frames->words + frames->n_words_python;
 	unsigned int n = 0, flags = 0;
 
@@ -354,47 +395,156 @@ void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames 
 		frames->flags |= VT_STACK_NATIVE_LOST;
 		return;
 	}
-	look_for_changes();
+	look_for_changes(vt_rec_now());
 	/* The outermost frames of some threads have a return address of 0. */
 	while (pc) {
-		uint64_t recipe, cfa, saved;
-		enum vt_recipe_kind kind;
+		enum step result;
 
 		if (n == VT_RECORDER_MAX_NATIVE) {
 			flags |= VT_STACK_NATIVE_CUT;
 			break;
 		}
 		words[n++] = pc;
-		recipe = recipe_of(pc);
-		kind = vt_recipe_kind(recipe);
-		if (__builtin_expect(kind != VT_RECIPE_SP && kind != VT_RECIPE_BP, 0)) {
-			struct walk w = { .pc = pc, .sp = sp, .bp = bp, .end = end };
-			enum step result = step_rarely(&w, recipe);
-
-			if (result == STEP_LOST)
-				flags |= VT_STACK_NATIVE_LOST;
-			if (result == STEP_GUESSED)
-				flags |= VT_STACK_NATIVE_GUESS;
-			if (result == STEP_LOST || result == STEP_OUTER)
+		result = step(&pc, &sp, &bp, end, &saved);
+		if (__builtin_expect(result != STEP_OK, 0)) {
+			flags |= flags_of(result);
+			if (result != STEP_GUESSED)
 				break;
-			pc = w.pc;
-			sp = w.sp;
-			bp = w.bp;
-			continue;
 		}
-		cfa = (kind == VT_RECIPE_SP ? sp : bp) + vt_recipe_offset(recipe);
-		saved = vt_recipe_saved(recipe);
-		if (__builtin_expect(!is_cfa(cfa, sp, end) || saved > cfa - sp, 0)) {
-			flags |= VT_STACK_NATIVE_LOST;
-			break;
-		}
-		if (saved)
-			bp = load(cfa - saved);
-		pc = load(cfa - WORD);
-		sp = cfa;
 	}
 	frames->n_native = (uint16_t)n;
 	frames->flags |= (uint16_t)flags;
+}
+
+/* ---- the same with a memo ---- */
+
+#define FRAMES VT_REC_MEMO_FRAMES
+_Static_assert(FRAMES <= VT_RECORDER_MAX_NATIVE, "what the memo has is never cut");
+
+typedef struct vt_rec_memo_native note_t;
+
+/*
+ * From a frame that the walk before had, too: how far the words that led on are what they were. All
+ * of them lie between that frame and the end of the stack, which is the same stack.
+ */
+static inline uint32_t unchanged_until(const note_t *notes, uint32_t at)
+{
+	for (; at + 1 < FRAMES && notes[at].saved != VT_REC_MEMO_ODD; at++) {
+		const note_t *next = &notes[at + 1];
+
+		if (load(next->sp - WORD) != next->pc)
+			break;
+		if (notes[at].saved && load(next->sp - notes[at].saved) != next->bp)
+			break;
+	}
+	return at;
+}
+
+/* The walk that is under way. */
+struct follow {
+	uint32_t from;  /* frames from here on are not met again yet */
+	uint32_t at;    /* and those before here will not be */
+	uint32_t fresh; /* frames that come before `from`, in place of those until `at` */
+	bool changed;
+};
+
+/* The run of fresh frames ends before a frame that is met again, or at the end. False: no room. */
+static bool settle(struct vt_rec_memo *memo, struct follow *f, uint32_t to)
+{
+	uint32_t first = memo->native.first;
+
+	if (f->from == to && !f->fresh)
+		return true;
+	f->changed = true;
+	if (f->from - first + f->fresh + (FRAMES - to) > FRAMES)
+		return false;
+	memo->native.first = vt_rec_memo_splice(memo->native.frames, sizeof(note_t), first, f->from,
+						to, memo->native.fresh, f->fresh);
+	f->fresh = 0;
+	return true;
+}
+
+/* The result of the whole walk is in the memo. False: too many frames. */
+static bool follow(const struct vt_rec_regs *regs, struct vt_rec_memo *memo, struct follow *f)
+{
+	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end = memo->native.end;
+	note_t *notes = memo->native.frames;
+	unsigned int flags = 0;
+
+	while (pc) {
+		enum step result;
+		note_t *note;
+
+		while (f->at < FRAMES && notes[f->at].sp < sp)
+			f->at++;
+		note = &notes[f->at];
+		if (f->at < FRAMES && note->sp == sp && note->pc == pc && note->bp == bp) {
+			if (!settle(memo, f, f->at))
+				return false;
+			f->at = unchanged_until(notes, f->at);
+			note = &notes[f->at];
+			f->from = ++f->at;
+			pc = note->pc;
+			sp = note->sp;
+			bp = note->bp;
+		} else {
+			if (f->from - memo->native.first + f->fresh >= FRAMES)
+				return false;
+			note = &memo->native.fresh[f->fresh++];
+			note->pc = pc;
+			note->sp = sp;
+			note->bp = bp;
+		}
+		result = step(&pc, &sp, &bp, end, &note->saved);
+		if (__builtin_expect(result != STEP_OK, 0)) {
+			flags |= flags_of(result);
+			if (result != STEP_GUESSED)
+				break;
+		}
+	}
+	f->changed |= flags != memo->native.flags;
+	memo->native.flags = flags;
+	return settle(memo, f, FRAMES);
+}
+
+enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
+				      uint32_t now)
+{
+	uint64_t end = native.on ? end_of_stack(regs->sp) : 0;
+	struct follow f = { 0 };
+	uint32_t recipes;
+
+	if (!end)
+		return VT_REC_UNKNOWN;
+	if (memo->native.pause) {
+		memo->native.pause--;
+		return VT_REC_UNKNOWN;
+	}
+	look_for_changes(now);
+	recipes = __atomic_load_n(&native.recipes, __ATOMIC_SEQ_CST);
+	if (memo->native.end != end || memo->native.recipes != recipes) {
+		memo->native.first = FRAMES;
+		memo->native.end = end;
+		memo->native.recipes = recipes;
+		f.changed = true;
+	}
+	f.from = f.at = memo->native.first;
+	if (follow(regs, memo, &f))
+		return f.changed ? VT_REC_CHANGED : VT_REC_SAME;
+	memo->native.end = 0; /* it has nothing of this stack */
+	memo->native.pause = VT_REC_MEMO_PAUSE;
+	return VT_REC_UNKNOWN;
+}
+
+void vt_rec_native_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames)
+{
+	uint64_t *words = frames->words + frames->n_words_python;
+	uint32_t first = memo->native.first;
+
+	for (uint32_t i = first; i < FRAMES; i++)
+		words[i - first] = memo->native.frames[i].pc;
+	frames->n_native = (uint16_t)(FRAMES - first);
+	frames->flags |= (uint16_t)memo->native.flags;
 }
 
 /* ---- on and off ---- */
@@ -403,6 +553,7 @@ bool vt_rec_native_init(const struct vt_recorder_config *config)
 {
 	native.imports = config->imports;
 	native.on = false;
+	native.recipes = 0;
 	native.lock = 0; /* in a child, a thread of the parent may have held it */
 	native.epoch = (struct vt_unwind_epoch){ 0, 0 };
 	native.looked = UINT32_MAX;

@@ -11,7 +11,7 @@
  * does not identify a code object: the words with its name and its lines do, and they are compared
  * each time.
  */
-#include "internal.h"
+#include "memo.h"
 
 #include "walk/python/layout.h"
 #include "walk/python/layouts.h"
@@ -43,11 +43,13 @@ struct entry {
 };
 
 typedef void walk_fn(uint64_t frame, struct vt_rec_frames *frames, unsigned int max);
+typedef enum vt_rec_again follow_fn(uint64_t frame, struct vt_rec_memo *memo);
 
 static struct {
 	struct vt_recorder_python at;
 	bool on;
 	walk_fn *walk;       /* along a chain of frames */
+	follow_fn *follow;   /* the same with a memo */
 	struct entry *cache; /* 1 << CACHE_BITS */
 	/* indices + 1 into the table of codes, hashed by object and print; under the lock */
 	uint32_t *table;
@@ -287,14 +289,14 @@ static __attribute__((noinline)) int64_t index_slowly(uint64_t object)
 	return index;
 }
 
-INLINE int64_t index_of(row_t row, uint64_t object)
+/* print: its quick_print() */
+INLINE int64_t index_of(uint64_t object, uint64_t print)
 {
 	const struct entry *entry = entry_of(object);
 	uint64_t by_object, by_print;
 
 	by_object = __atomic_load_n(&entry->object, __ATOMIC_RELAXED) ^ object_half(object);
-	by_print = __atomic_load_n(&entry->print, __ATOMIC_ACQUIRE) ^
-		   (quick_print(row, object) & ~INDEX_MASK);
+	by_print = __atomic_load_n(&entry->print, __ATOMIC_ACQUIRE) ^ (print & ~INDEX_MASK);
 	if (__builtin_expect(by_object == by_print && by_object <= INDEX_MASK, 1))
 		return (int64_t)by_object;
 	return index_slowly(object);
@@ -377,43 +379,76 @@ INLINE uint64_t *put_frame(uint64_t *words, int64_t index, int64_t lasti)
 	return words;
 }
 
+INLINE uint64_t previous_of(row_t row, uint64_t frame)
+{
+	return word_at(frame + AT(row, frame_previous, FRAME_PREVIOUS));
+}
+
+INLINE uint32_t owner_of(row_t row, uint64_t frame)
+{
+	return AT(row, frame_owner, FRAME_OWNER) == VT_RECORDER_NONE ?
+		       0 :
+		       *(const volatile uint8_t *)(frame + AT(row, frame_owner, FRAME_OWNER));
+}
+
+INLINE bool is_shim(row_t row, uint32_t owner)
+{
+	return AT(row, frame_owner, FRAME_OWNER) != VT_RECORDER_NONE &&
+	       owner >= AT(row, owner_shim, OWNER_SHIM);
+}
+
+INLINE uint64_t code_of(row_t row, uint64_t frame)
+{
+	uint64_t code = word_at(frame + AT(row, frame_code, FRAME_CODE));
+
+	return AT(row, code_tags, CODE_TAGS) == VT_RECORDER_NONE ?
+		       code :
+		       code & ~(uint64_t)AT(row, code_tags, CODE_TAGS);
+}
+
+/* All that is read of a frame. False: it has no code object, or there is no room for it. */
+INLINE bool look_at_frame(row_t row, uint64_t frame, struct vt_rec_memo_python *seen)
+{
+	int64_t index;
+
+	seen->frame = frame;
+	seen->owner = owner_of(row, frame);
+	seen->index = VT_REC_MEMO_HIDDEN;
+	seen->code = 0;
+	if (is_shim(row, seen->owner))
+		return true;
+	seen->code = code_of(row, frame);
+	if (!may_be_pointer(seen->code))
+		return false;
+	seen->print = quick_print(row, seen->code);
+	index = index_of(seen->code, seen->print);
+	if (__builtin_expect(index < 0, 0))
+		return false;
+	seen->lasti = instruction_of(row, frame, seen->code);
+	if (has_begun(row, seen->code, seen->owner, seen->lasti))
+		seen->index = (uint32_t)index;
+	return true;
+}
+
 /* Follows the chain from the innermost frame on. */
 INLINE void walk(row_t row, uint64_t frame, struct vt_rec_frames *frames, unsigned int max)
 {
-	bool has_owner = AT(row, frame_owner, FRAME_OWNER) != VT_RECORDER_NONE;
-	uint64_t tags = AT(row, code_tags, CODE_TAGS) == VT_RECORDER_NONE ?
-				0 :
-				AT(row, code_tags, CODE_TAGS);
 	uint64_t *words = frames->words;
 	unsigned int n = 0, hops = 0;
 
 	while (frame) {
-		uint32_t owner = 0;
-		uint64_t code, previous;
-		int64_t index, lasti;
+		struct vt_rec_memo_python seen;
+		uint64_t previous;
 
 		if (hops++ == MAX_HOPS || !may_be_pointer(frame))
 			break;
-		previous = word_at(frame + AT(row, frame_previous, FRAME_PREVIOUS));
-		if (has_owner) {
-			owner = *(const volatile uint8_t *)(frame +
-							    AT(row, frame_owner, FRAME_OWNER));
-			if (owner >= AT(row, owner_shim, OWNER_SHIM)) {
-				frame = previous;
-				continue;
-			}
-		}
-		code = word_at(frame + AT(row, frame_code, FRAME_CODE)) & ~tags;
-		if (!may_be_pointer(code))
+		previous = previous_of(row, frame);
+		if (!look_at_frame(row, frame, &seen))
 			break;
-		index = index_of(row, code);
-		if (__builtin_expect(index < 0, 0))
-			break;
-		lasti = instruction_of(row, frame, code);
-		if (has_begun(row, code, owner, lasti)) {
+		if (seen.index != VT_REC_MEMO_HIDDEN) {
 			if (n == max)
 				break;
-			words = put_frame(words, index, lasti);
+			words = put_frame(words, seen.index, seen.lasti);
 			n++;
 		}
 		frame = previous;
@@ -429,10 +464,152 @@ static void walk_any(uint64_t frame, struct vt_rec_frames *frames, unsigned int 
 	walk(NULL, frame, frames, max);
 }
 
+/* ---- frames, with a memo ---- */
+
+#define FRAMES VT_REC_MEMO_FRAMES
+_Static_assert(FRAMES <= VT_RECORDER_MAX_PYTHON, "what the memo has is never cut");
+/* Where a frame is looked for: so many may have returned since. */
+#define WINDOW 16
+
+typedef struct vt_rec_memo_python note_t;
+
+INLINE bool is_unchanged(row_t row, uint64_t frame, const note_t *note)
+{
+	if (owner_of(row, frame) != note->owner)
+		return false;
+	return is_shim(row, note->owner) ||
+	       (code_of(row, frame) == note->code &&
+		instruction_of(row, frame, note->code) == note->lasti &&
+		quick_print(row, note->code) == note->print);
+}
+
+/*
+ * The first frame after the note at `at` that is not as it was, or FRAMES; next: its address in the
+ * chain. frame: of the note, which is unchanged. Each address is that of the note once it has been
+ * compared with the word in the frame before.
+ */
+INLINE uint32_t unchanged_until(row_t row, const note_t *notes, uint32_t at, uint64_t frame,
+				uint64_t *next)
+{
+	for (;;) {
+		*next = previous_of(row, frame);
+		at++;
+		if (at == FRAMES || *next != notes[at].frame)
+			return at;
+		/* The same number; but whoever needs it need not wait for the chain. */
+		frame = *(const volatile uint64_t *)&notes[at].frame;
+		if (!is_unchanged(row, frame, &notes[at]))
+			return at;
+	}
+}
+
+static inline uint32_t find_note(const note_t *notes, uint32_t at, uint64_t frame)
+{
+	for (uint32_t i = at; i < FRAMES && i < at + WINDOW; i++)
+		if (notes[i].frame == frame)
+			return i;
+	return FRAMES;
+}
+
+/* The walk that is under way. */
+struct follow {
+	uint32_t from;  /* frames from here on are not met again yet */
+	uint32_t at;    /* and those before here will not be */
+	uint32_t fresh; /* frames that come before `from`, in place of those until `at` */
+	bool changed;
+};
+
+/* The run of fresh frames ends before a frame that is met again, or at the end. False: no room. */
+static __attribute__((noinline)) bool settle(struct vt_rec_memo *memo, struct follow *f,
+					     uint32_t to)
+{
+	uint32_t first = memo->python.first;
+
+	f->changed = true;
+	if (f->from - first + f->fresh + (FRAMES - to) > FRAMES)
+		return false;
+	memo->python.first = vt_rec_memo_splice(memo->python.frames, sizeof(note_t), first, f->from,
+						to, memo->python.fresh, f->fresh);
+	f->fresh = 0;
+	return true;
+}
+
+static inline bool is_settled(const struct follow *f, uint32_t to)
+{
+	return f->from == to && !f->fresh;
+}
+
+/* The whole chain is in the memo then. False: too many frames, or one that cannot be recorded. */
+INLINE bool follow(row_t row, uint64_t frame, struct vt_rec_memo *memo, struct follow *f)
+{
+	const note_t *notes = memo->python.frames;
+
+	while (frame) {
+		uint32_t found = find_note(notes, f->at, frame);
+
+		if (!may_be_pointer(frame))
+			return false;
+		if (found < FRAMES && is_unchanged(row, frame, &notes[found])) {
+			if (!is_settled(f, found) && !settle(memo, f, found))
+				return false;
+			f->at = f->from = unchanged_until(row, notes, found, frame, &frame);
+			continue;
+		}
+		if (found < FRAMES)
+			f->at = found + 1;
+		if (f->from - memo->python.first + f->fresh >= FRAMES ||
+		    !look_at_frame(row, frame, &memo->python.fresh[f->fresh]))
+			return false;
+		f->fresh++;
+		frame = previous_of(row, frame);
+	}
+	return is_settled(f, FRAMES) || settle(memo, f, FRAMES);
+}
+
+INLINE enum vt_rec_again again(row_t row, uint64_t frame, struct vt_rec_memo *memo)
+{
+	struct follow f = { .from = memo->python.first, .at = memo->python.first };
+
+	if (follow(row, frame, memo, &f))
+		return f.changed ? VT_REC_CHANGED : VT_REC_SAME;
+	memo->python.first = FRAMES;
+	memo->python.pause = VT_REC_MEMO_PAUSE;
+	return VT_REC_UNKNOWN;
+}
+
+void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames)
+{
+	uint64_t *words = frames->words;
+
+	frames->n_python = 0;
+	for (uint32_t i = memo->python.first; i < FRAMES; i++) {
+		const note_t *note = &memo->python.frames[i];
+
+		if (note->index == VT_REC_MEMO_HIDDEN)
+			continue;
+		words = put_frame(words, note->index, note->lasti);
+		frames->n_python++;
+	}
+	frames->n_words_python = (uint16_t)(words - frames->words);
+	if (memo->python.none)
+		frames->flags |= VT_STACK_NO_PYTHON;
+}
+
+/* ---- a walk for each layout ---- */
+
+static enum vt_rec_again follow_any(uint64_t frame, struct vt_rec_memo *memo)
+{
+	return again(NULL, frame, memo);
+}
+
 #define WALK_ROW(i)                                                                              \
 	static void walk_row_##i(uint64_t frame, struct vt_rec_frames *frames, unsigned int max) \
 	{                                                                                        \
 		walk(&vt_python_rows[i], frame, frames, max);                                    \
+	}                                                                                        \
+	static enum vt_rec_again follow_row_##i(uint64_t frame, struct vt_rec_memo *memo)        \
+	{                                                                                        \
+		return again(&vt_python_rows[i], frame, memo);                                   \
 	}
 #define ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 ROWS(WALK_ROW)
@@ -443,22 +620,32 @@ static walk_fn *const walks[] = {
 #undef NAME
 };
 
+static follow_fn *const follows[] = {
+#define NAME(i) follow_row_##i,
+	ROWS(NAME)
+#undef NAME
+};
+
 #define N_ROWS (sizeof(walks) / sizeof(walks[0]))
 _Static_assert(N_ROWS == sizeof(vt_python_rows) / sizeof(vt_python_rows[0]), "a walk for each row");
 
-/* The walk specialised for this layout, else the general one. */
-static walk_fn *choose_walk(void)
+/* The walks specialised for this layout, else the general ones. */
+static void choose_walk(void)
 {
+	py.walk = walk_any;
+	py.follow = follow_any;
 	for (uint32_t i = 0; i < N_ROWS; i++) {
 		bool same = true;
 #define SAME(member, FIELD) same = same && py.at.member == vt_python_rows[i].at[VT_PY_##FIELD];
 		HOT_OFFSETS(SAME)
 #undef SAME
 		same = same && py.at.code_version == vt_py_code_version_at(&vt_python_rows[i]);
-		if (same)
-			return walks[i];
+		if (same) {
+			py.walk = walks[i];
+			py.follow = follows[i];
+			return;
+		}
 	}
-	return walk_any;
 }
 
 static uint64_t innermost(uint64_t tstate)
@@ -492,6 +679,24 @@ void vt_rec_python_capture(struct vt_rec_frames *frames, unsigned int max)
 		frames->flags |= VT_STACK_NO_PYTHON;
 }
 
+enum vt_rec_again vt_rec_python_again(struct vt_rec_memo *memo)
+{
+	uint64_t tstate = own_tstate();
+	bool none = !may_be_pointer(tstate), same = none == memo->python.none;
+	enum vt_rec_again again = VT_REC_SAME;
+
+	if (memo->python.pause) {
+		memo->python.pause--;
+		return VT_REC_UNKNOWN;
+	}
+	memo->python.none = none;
+	if (none)
+		memo->python.first = FRAMES;
+	else
+		again = py.follow(innermost(tstate), memo);
+	return again == VT_REC_SAME && !same ? VT_REC_CHANGED : again;
+}
+
 /* ---- on and off ---- */
 
 bool vt_rec_python_init(const struct vt_recorder_config *config)
@@ -502,7 +707,7 @@ bool vt_rec_python_init(const struct vt_recorder_config *config)
 	py.lock = 0; /* in a child, a thread of the parent may have held it */
 	if (!config->python || !py.at.get_this_tstate || !py.at.is_finalizing)
 		return true;
-	py.walk = choose_walk();
+	choose_walk();
 	py.table_size = FIRST_TABLE;
 	py.table = vt_rec_map(py.table_size * sizeof(*py.table));
 	py.cache = vt_rec_map((UINT64_C(1) << CACHE_BITS) * sizeof(*py.cache));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From an allocation to its record. */
-#include "internal.h"
+#include "memo.h"
 
 /*
  * True with probability size / rate, so that about one allocation is recorded for each `rate`
@@ -39,22 +39,73 @@ static uint64_t hash_of(const struct vt_rec_frames *frames)
 	return vt_recorder_hash(mix(mix(mix(a, b), c), d));
 }
 
+static void begin(struct vt_rec_frames *frames)
+{
+	frames->n_python = frames->n_words_python = frames->n_native = frames->flags = 0;
+	frames->hash = 0;
+}
+
+static uint32_t intern(struct vt_rec_frames *frames)
+{
+	frames->hash = hash_of(frames);
+	return vt_rec_stack_intern(frames);
+}
+
 static uint32_t stack_here(const struct vt_rec_regs *regs)
 {
 	struct vt_rec_frames frames;
 
 	if (!vt_recorder.python && !vt_recorder.native)
 		return VT_RECORDER_NO_STACK;
-	frames.n_python = frames.n_words_python = frames.n_native = frames.flags = 0;
-	frames.hash = 0;
+	begin(&frames);
 	if (vt_recorder.python)
 		vt_rec_python_capture(&frames, VT_RECORDER_MAX_PYTHON);
 	else
 		frames.flags |= VT_STACK_NO_PYTHON;
 	if (vt_recorder.native)
 		vt_rec_native_capture(regs, &frames);
-	frames.hash = hash_of(&frames);
-	return vt_rec_stack_intern(&frames);
+	return intern(&frames);
+}
+
+/* A stack that differs from the one before; what has not changed of it is in the memo. */
+static __attribute__((noinline))
+uint32_t changed_stack(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
+		       enum vt_rec_again python, enum vt_rec_again native)
+{
+	struct vt_rec_frames frames;
+	uint32_t stack;
+
+	memo->stack = VT_RECORDER_NO_STACK;
+	begin(&frames);
+	if (!vt_recorder.python)
+		frames.flags |= VT_STACK_NO_PYTHON;
+	else if (python == VT_REC_UNKNOWN)
+		vt_rec_python_capture(&frames, VT_RECORDER_MAX_PYTHON);
+	else
+		vt_rec_python_recall(memo, &frames);
+	if (vt_recorder.native && native == VT_REC_UNKNOWN)
+		vt_rec_native_capture(regs, &frames);
+	else if (vt_recorder.native)
+		vt_rec_native_recall(memo, &frames);
+	stack = intern(&frames);
+	if (python != VT_REC_UNKNOWN && native != VT_REC_UNKNOWN)
+		memo->stack = stack;
+	return stack;
+}
+
+static uint32_t stack_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo, uint32_t now)
+{
+	enum vt_rec_again python = VT_REC_SAME, native = VT_REC_SAME;
+
+	if (!vt_recorder.python && !vt_recorder.native)
+		return VT_RECORDER_NO_STACK;
+	if (vt_recorder.python)
+		python = vt_rec_python_again(memo);
+	if (vt_recorder.native)
+		native = vt_rec_native_again(regs, memo, now);
+	if (python == VT_REC_SAME && native == VT_REC_SAME && memo->stack != VT_RECORDER_NO_STACK)
+		return memo->stack;
+	return changed_stack(regs, memo, python, native);
 }
 
 uint32_t vt_rec_stack_python(unsigned int max)
@@ -63,27 +114,30 @@ uint32_t vt_rec_stack_python(unsigned int max)
 
 	if (!vt_recorder.python)
 		return VT_RECORDER_NO_STACK;
-	frames.n_python = frames.n_words_python = frames.n_native = frames.flags = 0;
+	begin(&frames);
 	vt_rec_python_capture(&frames, max);
-	if (!frames.n_python)
-		return VT_RECORDER_NO_STACK;
-	frames.hash = hash_of(&frames);
-	return vt_rec_stack_intern(&frames);
+	return frames.n_python ? intern(&frames) : VT_RECORDER_NO_STACK;
 }
 
 void vt_rec_allocated(uint64_t addr, uint64_t size, const struct vt_rec_regs *regs)
 {
+	struct vt_rec_visit visit;
 	uint64_t rate;
 
-	if (!addr || !vt_rec_enter())
+	if (!addr || !vt_rec_visit_begin(&visit))
 		return;
 	vt_rec_block_expect(addr);
 	rate = __atomic_load_n(&vt_recorder.sample_now, __ATOMIC_RELAXED);
-	if (is_sampled(size, rate))
-		vt_rec_block_put(addr, size, stack_here(regs), rate);
-	else
+	if (is_sampled(size, rate)) {
+		struct vt_rec_memo *memo = vt_rec_memo_of(&visit);
+		uint32_t now = vt_rec_now();
+
+		vt_rec_block_put(addr, size, memo ? stack_again(regs, memo, now) : stack_here(regs),
+				 rate, now);
+	} else {
 		vt_rec_block_drop(addr);
-	vt_rec_leave();
+	}
+	vt_rec_visit_end(&visit);
 }
 
 uint32_t vt_rec_stack_here(const struct vt_rec_regs *regs)

@@ -5,6 +5,7 @@
 #include <linux/mman.h>
 
 #include "lanes.h"
+#include "memo.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -38,6 +39,7 @@ static uint32_t stop(void)
 
 	vt_rec_launches_deinit();
 	vt_rec_driver_deinit();
+	vt_rec_memos_deinit();
 	vt_rec_native_deinit();
 	vt_rec_python_deinit();
 	vt_rec_array_deinit(&vt_recorder.codes, sizeof(struct vt_recorder_code));

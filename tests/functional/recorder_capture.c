@@ -4,7 +4,7 @@
  * into interpreters by ctypes. Freestanding like all of the recorder: what it calls of the C
  * library comes as pointers.
  */
-#include "recorder/internal.h"
+#include "recorder/memo.h"
 
 #include "vramtap/freestanding.h"
 
@@ -60,23 +60,101 @@ __asm__(".text\n"
 	"	.cfi_endproc\n"
 	".size test_capture, . - test_capture\n");
 
-static void capture_once(struct test_capture *capture, const struct vt_rec_regs *regs)
+static void begin(struct vt_rec_frames *frames)
 {
-	capture->frames.n_python = capture->frames.n_words_python = capture->frames.n_native =
-		capture->frames.flags = 0;
-	vt_rec_python_capture(&capture->frames, VT_RECORDER_MAX_PYTHON);
-	vt_rec_native_capture(regs, &capture->frames);
+	frames->n_python = frames->n_words_python = frames->n_native = frames->flags = 0;
+}
+
+static void capture_once(struct vt_rec_frames *frames, const struct vt_rec_regs *regs)
+{
+	begin(frames);
+	vt_rec_python_capture(frames, VT_RECORDER_MAX_PYTHON);
+	vt_rec_native_capture(regs, frames);
+}
+
+/* ---- the same with memos, which all threads share: it does not matter whose walk it was ---- */
+
+#define MEMOS 3
+
+PUBLIC uint64_t test_again[3]; /* how often a walk with a memo ended so: enum vt_rec_again */
+
+static struct {
+	uint32_t taken;
+	bool used;
+	struct vt_rec_memo memo;
+	struct vt_rec_frames frames, plain;
+} memos[MEMOS];
+
+static bool differ(const struct vt_rec_frames *a, const struct vt_rec_frames *b)
+{
+	bool ret = a->n_python != b->n_python || a->n_words_python != b->n_words_python ||
+		   a->n_native != b->n_native || a->flags != b->flags;
+
+	for (unsigned int i = 0; !ret && i < (unsigned int)a->n_words_python + a->n_native; i++)
+		ret = a->words[i] != b->words[i];
+	return ret;
+}
+
+static enum vt_rec_again walk_again(unsigned int i, const struct vt_rec_regs *regs)
+{
+	struct vt_rec_memo *memo = &memos[i].memo;
+	enum vt_rec_again python = vt_rec_python_again(memo),
+			  native = vt_rec_native_again(regs, memo, vt_rec_now());
+
+	begin(&memos[i].frames);
+	if (python == VT_REC_UNKNOWN)
+		vt_rec_python_capture(&memos[i].frames, VT_RECORDER_MAX_PYTHON);
+	else
+		vt_rec_python_recall(memo, &memos[i].frames);
+	if (native == VT_REC_UNKNOWN)
+		vt_rec_native_capture(regs, &memos[i].frames);
+	else
+		vt_rec_native_recall(memo, &memos[i].frames);
+	__atomic_fetch_add(&test_again[python], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&test_again[native], 1, __ATOMIC_RELAXED);
+	return python > native ? python : native;
+}
+
+/*
+ * Whatever a memo has seen before, it leads to the frames that a walk without it finds; and the
+ * second time at once. (The interpreter may begin to end in between: then that walk is done again.)
+ */
+static void compare_memos(const struct vt_rec_regs *regs)
+{
+	static uint32_t turn;
+	unsigned int i = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) % 7 % MEMOS;
+
+	if (__atomic_exchange_n(&memos[i].taken, 1, __ATOMIC_ACQUIRE))
+		return;
+	if (!memos[i].used)
+		vt_rec_memo_clear(&memos[i].memo);
+	memos[i].used = true;
+	for (unsigned int round = 0; round < 2; round++) {
+		enum vt_rec_again again;
+
+		capture_once(&memos[i].plain, regs);
+		again = walk_again(i, regs);
+		if (!differ(&memos[i].frames, &memos[i].plain) &&
+		    !(round == 1 && again == VT_REC_CHANGED))
+			continue;
+		capture_once(&memos[i].plain, regs);
+		if (differ(&memos[i].frames, &memos[i].plain) ||
+		    walk_again(i, regs) == VT_REC_CHANGED)
+			__builtin_trap();
+	}
+	__atomic_store_n(&memos[i].taken, 0, __ATOMIC_RELEASE);
 }
 
 PUBLIC void test_capture_at(struct test_capture *capture, const struct vt_rec_regs *regs)
 {
-	uint64_t begin;
+	uint64_t start;
 
-	capture_once(capture, regs);
-	begin = vt_sys_now_ns();
+	capture_once(&capture->frames, regs);
+	compare_memos(regs);
+	start = vt_sys_now_ns();
 	for (uint64_t i = 0; i < capture->rounds; i++)
-		capture_once(capture, regs);
-	capture->ns = vt_sys_now_ns() - begin;
+		capture_once(&capture->frames, regs);
+	capture->ns = vt_sys_now_ns() - start;
 	if (capture->backtrace)
 		capture->n_trace = (uint64_t)((int (*)(uint64_t *, int))capture->backtrace)(
 			capture->trace, 256);
@@ -110,6 +188,8 @@ PUBLIC uint32_t test_on(const struct test_config *test)
 		.python_layout = test->layout,
 	};
 	vt_recorder.max_memory = test->max_memory;
+	for (unsigned int i = 0; i < MEMOS; i++)
+		memos[i].used = false;
 	return vt_rec_python_init(config) && vt_rec_native_init(config) ? VT_RECORDER_OK :
 									  VT_RECORDER_NO_MEMORY;
 }

@@ -526,6 +526,8 @@ def run_all():
             on(config)
             times.append("%d/%d: %.0f ns, %d + %d frames" % ((python, native) + timed()))
     assert lib.test_off() == 0, "all memory is given back"
+    same, changed, unknown = (U64 * 3).in_dll(lib, "test_again")
+    assert same > 1000 and changed > 500 and unknown > 50, ("walks with a memo", same, changed, unknown)
     print("ready", *checked.values(), flush=True)
     print(*times, sep="\n")
 

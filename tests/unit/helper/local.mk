@@ -12,7 +12,7 @@ tests_unit_helper_test_ranges_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper
 tests_unit_helper_test_ranges_LDADD = $(unit_libs)
 
 # The recorder's own sources, compiled like any program (and so with the sanitizers).
-recorder_core = helper/recorder/state.c helper/recorder/lanes.c helper/recorder/memory.c helper/recorder/record.c \
+recorder_core = helper/recorder/state.c helper/recorder/lanes.c helper/recorder/memo.c helper/recorder/memory.c helper/recorder/record.c \
 	helper/recorder/blocks.c helper/recorder/launches.c helper/recorder/launch_names.c helper/recorder/oom.c helper/recorder/stacks.c tests/unit/helper/recorder_fakes.c tests/unit/helper/recorder_fakes.h
 recorder_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/helper -I$(top_srcdir)/tests
 

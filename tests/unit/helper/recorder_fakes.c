@@ -31,6 +31,32 @@ void vt_rec_python_capture(struct vt_rec_frames *frames, unsigned int max)
 		frames->words[i] = fake_stack.words[i];
 }
 
+/* The memo has no frames, but all the words of the last one. */
+enum vt_rec_again vt_rec_python_again(struct vt_rec_memo *memo)
+{
+	bool same = memo->python.first == fake_stack.n;
+
+	if (fake_in_capture)
+		fake_in_capture();
+	if (fake_stack.n > VT_REC_MEMO_FRAMES)
+		return VT_REC_UNKNOWN;
+	memo->python.first = fake_stack.n;
+	for (uint16_t i = 0; i < fake_stack.n; i++) {
+		same = same && memo->python.frames[i].code == fake_stack.words[i];
+		memo->python.frames[i].code = fake_stack.words[i];
+	}
+	return same ? VT_REC_SAME : VT_REC_CHANGED;
+}
+
+void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames)
+{
+	frames->n_python = frames->n_words_python = (uint16_t)memo->python.first;
+	for (uint16_t i = 0; i < frames->n_python; i++)
+		frames->words[i] = memo->python.frames[i].code;
+	if (!frames->n_python)
+		frames->flags |= VT_STACK_NO_PYTHON;
+}
+
 void vt_rec_python_deinit(void)
 {
 	fake_python = false;
@@ -46,6 +72,21 @@ void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames 
 {
 	frames->words[frames->n_words_python] = regs->pc;
 	frames->n_native = 1;
+}
+
+enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
+				      uint32_t now)
+{
+	(void)now;
+	(void)memo;
+	(void)regs;
+	return VT_REC_UNKNOWN;
+}
+
+void vt_rec_native_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames)
+{
+	(void)memo;
+	(void)frames;
 }
 
 void vt_rec_native_deinit(void)

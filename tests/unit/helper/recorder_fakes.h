@@ -8,7 +8,7 @@
 
 #include <semaphore.h>
 
-#include "recorder/internal.h"
+#include "recorder/memo.h"
 
 /* The frames of the calling thread: n words of Python frames, as they are recorded. */
 struct fake_stack {

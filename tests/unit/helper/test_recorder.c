@@ -296,7 +296,7 @@ static void test_blocks_model(void **state)
 				stacks[i] = 0;
 			} else {
 				stacks[i] = (uint32_t)random_next() | 1;
-				vt_rec_block_put(ADDR(i), i * 3, stacks[i], 0);
+				vt_rec_block_put(ADDR(i), i * 3, stacks[i], 0, vt_rec_now());
 			}
 		}
 		live = 0;
@@ -326,7 +326,7 @@ static void test_blocks_bytes(void **state)
 	(void)state;
 	on(fake_config());
 	for (; n < most; n++) {
-		vt_rec_block_put(ADDR(n), 512, 1, 0);
+		vt_rec_block_put(ADDR(n), 512, 1, 0, vt_rec_now());
 		/* Before, a page for each of the 64 tables is more. */
 		if (n > 8192)
 			assert_true(table_bytes() <= n * 64);
@@ -459,11 +459,11 @@ static void test_rate_that_is_raised_meanwhile(void **state)
 	config.sample_bytes = 1 << 20;
 	on(config);
 	for (uint64_t i = 0; i < 20000; i++)
-		vt_rec_block_put(ADDR(i), 1 << 19, 1, i % 2 ? 0 : 1 << 18);
+		vt_rec_block_put(ADDR(i), 1 << 19, 1, i % 2 ? 0 : 1 << 18, vt_rec_now());
 	v = view();
 	check_sample(&v, 1 << 20, 10000);
 	for (size_t i = 0; i < v.n; i++)
-		vt_rec_block_put(v.blocks[i].addr, 0, 1, 0);
+		vt_rec_block_put(v.blocks[i].addr, 0, 1, 0, vt_rec_now());
 	assert_int_equal(vt_recorder.lost, 0);
 	free(v.blocks);
 	v = view();

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the last walk of a lane's stacks read. A walk is a function of the registers that it begins
+ * with, of what is known of code (recipes, code objects), and of the words that it reads. So where
+ * the next walk meets a frame of the one before, it need not find out again where to read: it reads
+ * the same words and compares. Those loads do not wait for each other, which is what a walk spends
+ * its time on; and where all of them are the same, the stack is the same and so is its number.
+ *
+ * Nothing is believed for being remembered: each word is read and compared each time, and only once
+ * those before it say that it is still a part of the chain. So it does not matter whose walk it was.
+ */
+#ifndef VT_RECORDER_MEMO_H
+#define VT_RECORDER_MEMO_H
+
+#include "internal.h"
+
+/* Frames that are remembered; a walk with more does without. */
+#define VT_REC_MEMO_FRAMES 128
+/* After a walk that was too long, so many walks do not try. */
+#define VT_REC_MEMO_PAUSE 64
+
+/* A frame of Python, in the order of the chain. */
+struct vt_rec_memo_python {
+	uint64_t frame;
+	uint64_t code;  /* 0: not a Python function's */
+	int64_t lasti;  /* as it is recorded */
+	uint64_t print; /* distinguishes the code object from others at its address */
+	uint32_t owner;
+	uint32_t index; /* of the code object; VT_REC_MEMO_HIDDEN: the frame is not shown */
+};
+#define VT_REC_MEMO_HIDDEN UINT32_MAX
+
+/* A native frame. */
+struct vt_rec_memo_native {
+	uint64_t pc, sp, bp;
+	/*
+	 * How far below the next frame's stack pointer its frame pointer lies, 0: it is the same;
+	 * VT_REC_MEMO_ODD: the step to the next frame is none that the memo knows.
+	 */
+	uint64_t saved;
+};
+#define VT_REC_MEMO_ODD UINT64_MAX
+
+struct vt_rec_memo {
+	uint32_t stack; /* of the last walks; VT_RECORDER_NO_STACK: not known */
+	struct {
+		uint32_t first; /* the frames are those from here to the end */
+		uint32_t pause;
+		bool none; /* the thread has no Python */
+		struct vt_rec_memo_python frames[VT_REC_MEMO_FRAMES];
+		struct vt_rec_memo_python fresh[VT_REC_MEMO_FRAMES];
+	} python;
+	struct {
+		uint32_t first;
+		uint32_t pause;
+		uint32_t flags;
+		uint32_t recipes; /* the state of what is known, when the walk began */
+		uint64_t end;     /* of the stack */
+		struct vt_rec_memo_native frames[VT_REC_MEMO_FRAMES];
+		struct vt_rec_memo_native fresh[VT_REC_MEMO_FRAMES];
+	} native;
+};
+
+typedef uint64_t __attribute__((may_alias)) vt_rec_memo_word;
+
+/*
+ * A run of fresh frames takes the place of the frames from `from` to before `to`; those before it
+ * move, as the outermost frame is always the last one. Returns the new first one; there must be
+ * room. size: of a frame, all of which is words.
+ */
+static inline __attribute__((always_inline)) uint32_t
+vt_rec_memo_splice(void *frames, unsigned int size, uint32_t first, uint32_t from, uint32_t to,
+		   const void *fresh, uint32_t n)
+{
+	unsigned int n_words = size / sizeof(uint64_t);
+	uint32_t new_first = first + (to - from) - n, moved = (from - first) * n_words;
+	vt_rec_memo_word *words = frames, *old = words + first * n_words,
+			 *new = words + new_first * n_words;
+	const vt_rec_memo_word *run = fresh;
+
+	/* The barriers keep the compiler from calling memmove(), which is slow here. */
+	for (uint32_t i = 0; new < old && i < moved; i++) {
+		new[i] = old[i];
+		__asm__ volatile("");
+	}
+	for (uint32_t i = moved; new > old && i > 0; i--) {
+		new[i - 1] = old[i - 1];
+		__asm__ volatile("");
+	}
+	for (uint32_t i = 0; i < n * n_words; i++) {
+		words[(to - n) * n_words + i] = run[i];
+		__asm__ volatile("");
+	}
+	return new_first;
+}
+
+static inline void vt_rec_memo_clear(struct vt_rec_memo *memo)
+{
+	memo->stack = VT_RECORDER_NO_STACK;
+	memo->python.first = memo->native.first = VT_REC_MEMO_FRAMES;
+	memo->python.pause = memo->native.pause = 0;
+	memo->native.end = 0;
+}
+
+/* The memo of a visit's lane; NULL: there is none for this visit, or no room for one. */
+struct vt_rec_memo *vt_rec_memo_of(const struct vt_rec_visit *visit);
+void vt_rec_memos_deinit(void);
+
+enum vt_rec_again {
+	VT_REC_SAME,    /* the walk reads what the one before read */
+	VT_REC_CHANGED, /* the memo has what this one read */
+	VT_REC_UNKNOWN, /* do it without the memo */
+};
+
+/* python.c, native.c: a walk with a memo. now: vt_rec_now(). */
+enum vt_rec_again vt_rec_python_again(struct vt_rec_memo *memo);
+enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
+				      uint32_t now);
+/* Append what the memo has, as the captures do. */
+void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames);
+void vt_rec_native_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames);
+
+#endif
