@@ -2,8 +2,8 @@
 /*
  * The live blocks of PyTorch's allocator: 64 hash tables, each under its own lock. The place of a
  * record is a fraction of the table, and the same fraction of a larger table. So a table is copied
- * in order and can grow by any factor: growth by half at a load of 0.85 costs 56.5 bytes for each
- * record at worst.
+ * in order and can grow by any factor: a record of 24 bytes takes 37.5 at most if a table grows by
+ * a quarter when four fifths are in use.
  *
  * Without memory for a larger table, fewer allocations are recorded: at a rate r
  * (vt_recorder.sample_now) all of at least r bytes, and a fraction size / r of the smaller ones.
@@ -16,7 +16,6 @@
 #include "internal.h"
 
 #define PAGE UINT64_C(4096)
-#define PER_PAGE (PAGE / sizeof(struct vt_recorder_block))
 #define MAX_CAPACITY (UINT64_C(1) << 31)
 #define MAX_RATE (UINT64_C(1) << VT_RECORDER_SIZE_BITS)
 
@@ -25,9 +24,9 @@ static struct vt_recorder_shard *shard_of(uint64_t hash)
 	return &vt_recorder.shards[hash % VT_RECORDER_SHARDS];
 }
 
-static struct vt_recorder_block *table_of(const struct vt_recorder_shard *shard)
+static struct vt_recorder_packed *table_of(const struct vt_recorder_shard *shard)
 {
-	return (struct vt_recorder_block *)(uintptr_t)shard->table;
+	return (struct vt_recorder_packed *)(uintptr_t)shard->table;
 }
 
 static uint32_t home(uint64_t hash, uint32_t capacity)
@@ -40,9 +39,14 @@ static uint32_t next(uint32_t i, uint32_t capacity)
 	return ++i == capacity ? 0 : i;
 }
 
-static uint64_t size_of(const struct vt_recorder_block *block)
+static bool is_empty(const struct vt_recorder_packed *slot)
 {
-	return block->size_check & (MAX_RATE - 1);
+	return !(slot->addr_stack >> VT_RECORDER_STACK_BITS);
+}
+
+static uint64_t hash_of(const struct vt_recorder_packed *slot)
+{
+	return vt_recorder_hash(vt_recorder_packed_addr(slot));
 }
 
 static void begin_moves(struct vt_recorder_shard *shard)
@@ -60,21 +64,29 @@ static void end_moves(struct vt_recorder_shard *shard)
  * The slot with the record of the address, or the empty slot where it belongs. There is always an
  * empty slot.
  */
-static uint32_t find_block(const struct vt_recorder_block *table, uint32_t capacity, uint64_t addr,
+static uint32_t find_block(const struct vt_recorder_packed *table, uint32_t capacity, uint64_t addr,
 			   uint64_t hash)
 {
 	uint32_t i = home(hash, capacity);
 
-	while (table[i].addr && table[i].addr != addr)
+	while (!is_empty(&table[i]) && vt_recorder_packed_addr(&table[i]) != addr)
 		i = next(i, capacity);
 	return i;
 }
 
-static uint32_t empty_slot(const struct vt_recorder_block *table, uint32_t capacity)
+/* Where a record of another table, or of this one, belongs. */
+static struct vt_recorder_packed *place_of(struct vt_recorder_packed *table, uint32_t capacity,
+					   const struct vt_recorder_packed *record)
+{
+	return &table[find_block(table, capacity, vt_recorder_packed_addr(record),
+				 hash_of(record))];
+}
+
+static uint32_t empty_slot(const struct vt_recorder_packed *table, uint32_t capacity)
 {
 	uint32_t i = 0;
 
-	while (i + 1 < capacity && table[i].addr)
+	while (i + 1 < capacity && !is_empty(&table[i]))
 		i++;
 	return i;
 }
@@ -82,12 +94,12 @@ static uint32_t empty_slot(const struct vt_recorder_block *table, uint32_t capac
 /* Moves records behind the gap, which a search would no longer reach, into the gap. */
 static void remove_at(struct vt_recorder_shard *shard, uint32_t gap)
 {
-	struct vt_recorder_block *table = table_of(shard);
+	struct vt_recorder_packed *table = table_of(shard);
 	uint32_t capacity = shard->capacity;
 
 	begin_moves(shard);
-	for (uint32_t i = next(gap, capacity); table[i].addr; i = next(i, capacity)) {
-		uint32_t from = home(vt_recorder_hash(table[i].addr), capacity);
+	for (uint32_t i = next(gap, capacity); !is_empty(&table[i]); i = next(i, capacity)) {
+		uint32_t from = home(hash_of(&table[i]), capacity);
 
 		/* It stays if its home is behind the gap: cyclically in (gap, i]. */
 		if (gap < i ? from > gap && from <= i : from > gap || from <= i)
@@ -95,7 +107,7 @@ static void remove_at(struct vt_recorder_shard *shard, uint32_t gap)
 		table[gap] = table[i];
 		gap = i;
 	}
-	table[gap] = (struct vt_recorder_block){ 0 };
+	table[gap] = (struct vt_recorder_packed){ 0 };
 	shard->count--;
 	end_moves(shard);
 }
@@ -107,7 +119,7 @@ static void remove_addr(struct vt_recorder_shard *shard, uint64_t addr)
 	if (!shard->capacity)
 		return;
 	i = find_block(table_of(shard), shard->capacity, addr, vt_recorder_hash(addr));
-	if (table_of(shard)[i].addr)
+	if (!is_empty(&table_of(shard)[i]))
 		remove_at(shard, i);
 }
 
@@ -117,13 +129,14 @@ static void remove_addr(struct vt_recorder_shard *shard, uint64_t addr)
  * Whether a record made at the rate `old` remains at the rate `rate`: always the same answer for
  * the same record.
  */
-static bool is_kept(const struct vt_recorder_block *block, uint64_t old, uint64_t rate)
+static bool is_kept(const struct vt_recorder_packed *record, uint64_t old, uint64_t rate)
 {
-	uint64_t size = size_of(block), chance;
+	uint64_t size = vt_recorder_packed_size(record), chance;
 
 	if (size >= rate)
 		return true;
-	chance = vt_recorder_hash(block->addr ^ (uint64_t)block->serial << 32 ^ rate);
+	chance = vt_recorder_hash(vt_recorder_packed_addr(record) ^
+				  vt_recorder_hash(record->stamp_check) ^ rate);
 	/*
 	 * Of all allocations size / rate remain; of those recorded with probability size / old,
 	 * that is old / rate.
@@ -137,24 +150,23 @@ static bool is_kept(const struct vt_recorder_block *block, uint64_t old, uint64_
  */
 static void thin(struct vt_recorder_shard *shard, uint64_t rate)
 {
-	struct vt_recorder_block *table = table_of(shard);
+	struct vt_recorder_packed *table = table_of(shard);
 	uint32_t capacity = shard->capacity, start, kept = 0;
 
 	if (shard->count) {
 		begin_moves(shard);
 		start = empty_slot(table, capacity);
 		for (uint32_t n = 0, i = start; n < capacity; n++) {
-			struct vt_recorder_block block;
+			struct vt_recorder_packed record;
 
 			i = next(i, capacity);
-			block = table[i];
-			if (!block.addr)
+			record = table[i];
+			if (is_empty(&record))
 				continue;
-			table[i].addr = 0;
-			if (!is_kept(&block, shard->sample, rate))
+			table[i].addr_stack = 0;
+			if (!is_kept(&record, shard->sample, rate))
 				continue;
-			table[find_block(table, capacity, block.addr,
-					 vt_recorder_hash(block.addr))] = block;
+			*place_of(table, capacity, &record) = record;
 			kept++;
 		}
 		shard->evicted += shard->count - kept;
@@ -167,14 +179,17 @@ static void thin(struct vt_recorder_shard *shard, uint64_t rate)
 /* The rate, doubled until half of the records must go, judging by their sizes. */
 static uint64_t next_rate(const struct vt_recorder_shard *shard)
 {
-	const struct vt_recorder_block *table = table_of(shard);
+	const struct vt_recorder_packed *table = table_of(shard);
 	uint64_t n[VT_RECORDER_SIZE_BITS + 1] = { 0 }, rate = shard->sample ? shard->sample : 256,
 					   stay;
 
 	/* Counted by the power of two that is above the size. */
-	for (uint32_t i = 0; i < shard->capacity; i++)
-		if (table[i].addr)
-			n[size_of(&table[i]) ? 64 - __builtin_clzll(size_of(&table[i])) : 0]++;
+	for (uint32_t i = 0; i < shard->capacity; i++) {
+		uint64_t size = vt_recorder_packed_size(&table[i]);
+
+		if (!is_empty(&table[i]))
+			n[size ? 64 - __builtin_clzll(size) : 0]++;
+	}
 	do {
 		rate *= 2;
 		stay = 0;
@@ -203,38 +218,38 @@ static void raise_rate(uint64_t rate)
 
 static bool is_full(const struct vt_recorder_shard *shard)
 {
-	return shard->count >= (uint64_t)shard->capacity * 85 / 100;
+	return shard->count >= (uint64_t)shard->capacity * 4 / 5;
 }
 
 static bool grow(struct vt_recorder_shard *shard)
 {
-	struct vt_recorder_block *old = table_of(shard), *table;
-	uint32_t old_capacity = shard->capacity;
-	uint64_t pages = old_capacity / PER_PAGE, size;
+	struct vt_recorder_packed *old = table_of(shard), *table;
+	uint32_t old_capacity = shard->capacity, new_capacity;
+	uint64_t pages = (old_capacity * sizeof(*old) + PAGE - 1) / PAGE, size;
 
-	pages = pages < 2 ? pages + 1 : pages + pages / 2;
+	pages += pages < 4 ? 1 : pages / 4;
 	size = pages * PAGE;
 	/*
 	 * An eighth of the memory is reserved for stacks, code objects and everything else that
 	 * must go on growing.
 	 */
-	if (pages * PER_PAGE > MAX_CAPACITY ||
+	if (size / sizeof(*table) > MAX_CAPACITY ||
 	    __atomic_load_n(&vt_recorder.memory, __ATOMIC_RELAXED) + size >
 		    vt_recorder.max_memory - vt_recorder.max_memory / 8)
 		return false;
 	table = vt_rec_map_pages(size);
 	if (!table)
 		return false;
+	new_capacity = (uint32_t)(size / sizeof(*table));
 
 	for (uint32_t n = 0, i = old ? empty_slot(old, old_capacity) : 0; n < old_capacity; n++) {
 		i = next(i, old_capacity);
-		if (old[i].addr)
-			table[find_block(table, (uint32_t)(pages * PER_PAGE), old[i].addr,
-					 vt_recorder_hash(old[i].addr))] = old[i];
+		if (!is_empty(&old[i]))
+			*place_of(table, new_capacity, &old[i]) = old[i];
 	}
 	begin_moves(shard);
 	__atomic_store_n(&shard->table, (uint64_t)(uintptr_t)table, __ATOMIC_RELAXED);
-	__atomic_store_n(&shard->capacity, (uint32_t)(pages * PER_PAGE), __ATOMIC_RELAXED);
+	__atomic_store_n(&shard->capacity, new_capacity, __ATOMIC_RELAXED);
 	end_moves(shard);
 	if (old)
 		vt_rec_unmap(old, (uint64_t)old_capacity * sizeof(*old));
@@ -260,7 +275,7 @@ static bool make_room(struct vt_recorder_shard *shard)
 static void remove_doomed(struct vt_recorder_shard *shard)
 {
 	uint64_t addr = __atomic_exchange_n(&shard->doomed, 0, __ATOMIC_ACQ_REL);
-	struct vt_recorder_block *table = table_of(shard);
+	struct vt_recorder_packed *table = table_of(shard);
 
 	if (addr != VT_RECORDER_ALL_DOOMED) {
 		remove_addr(shard, addr);
@@ -268,7 +283,7 @@ static void remove_doomed(struct vt_recorder_shard *shard)
 	}
 	begin_moves(shard);
 	for (uint32_t i = 0; i < shard->capacity; i++)
-		table[i] = (struct vt_recorder_block){ 0 };
+		table[i] = (struct vt_recorder_packed){ 0 };
 	shard->evicted += shard->count;
 	shard->count = 0;
 	end_moves(shard);
@@ -311,39 +326,58 @@ static void give(struct vt_recorder_shard *shard)
 	vt_rec_unlock(&shard->lock);
 }
 
+#define LAST_STAMP ((UINT64_C(1) << (64 - VT_RECORDER_CHECK_BITS)) - 1) /* after 208 days */
+
+/* The next stamp at this time: a tick has room for 65,536. */
+static void stamp(struct vt_recorder_shard *shard, struct vt_recorder_block *block)
+{
+	uint64_t at = (uint64_t)block->time << VT_RECORDER_SERIAL_BITS;
+
+	if (shard->stamp < at)
+		shard->stamp = at;
+	else if (shard->stamp < LAST_STAMP)
+		shard->stamp++;
+	block->time = (uint32_t)(shard->stamp >> VT_RECORDER_SERIAL_BITS);
+	block->serial = (uint32_t)vt_recorder_low(shard->stamp, VT_RECORDER_SERIAL_BITS);
+}
+
 static void put(struct vt_recorder_shard *shard, uint64_t hash, struct vt_recorder_block *block,
 		uint64_t rate)
 {
-	struct vt_recorder_block *at;
+	struct vt_recorder_packed *at, record;
 
-	block->serial = shard->serial + 1;
 	if (!shard->capacity && !make_room(shard))
 		goto lost;
 	at = &table_of(shard)[find_block(table_of(shard), shard->capacity, block->addr, hash)];
-	if (!at->addr) {
+	if (is_empty(at)) {
 		if (!make_room(shard))
 			goto lost;
 		at = &table_of(
 			shard)[find_block(table_of(shard), shard->capacity, block->addr, hash)];
 	}
+	stamp(shard, block);
+	record = vt_recorder_pack(block);
 	/* The rate may have been raised since this record was chosen, even by this thread. */
-	if (rate < shard->sample && !is_kept(block, rate, shard->sample)) {
-		if (at->addr)
+	if (rate < shard->sample && !is_kept(&record, rate, shard->sample)) {
+		if (!is_empty(at))
 			remove_at(shard, (uint32_t)(at - table_of(shard)));
 		return;
 	}
-	if (!at->addr)
+	if (is_empty(at))
 		shard->count++;
-	shard->serial = block->serial;
-	block->size_check |= (uint64_t)vt_recorder_block_check(block->addr, block->size_check,
-							       block->time, block->serial,
-							       block->stack, block->tid)
-			     << VT_RECORDER_SIZE_BITS;
-	*at = *block;
+	*at = record;
 	return;
 lost:
 	shard->allocations--;
 	__atomic_fetch_add(&vt_recorder.lost, 1, __ATOMIC_RELAXED);
+}
+
+static bool can_record(uint64_t addr)
+{
+	if (__builtin_expect(vt_recorder_can_pack(addr), 1))
+		return true;
+	__atomic_fetch_add(&vt_recorder.lost, 1, __ATOMIC_RELAXED);
+	return false;
 }
 
 /*
@@ -359,7 +393,7 @@ void vt_rec_block_expect(uint64_t addr)
 
 	__builtin_prefetch(
 		(const void *)(uintptr_t)(table +
-					  home(hash, capacity) * sizeof(struct vt_recorder_block)),
+					  home(hash, capacity) * sizeof(struct vt_recorder_packed)),
 		1);
 }
 
@@ -369,13 +403,13 @@ void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rat
 	struct vt_recorder_shard *shard = shard_of(hash);
 	struct vt_recorder_block block = {
 		.addr = addr,
-		.size_check = size < MAX_RATE ? size : MAX_RATE - 1,
+		.size = size,
 		.time = now,
 		.stack = stack,
 		.tid = vt_rec_tid(),
 	};
 
-	if (!take_record(shard, addr))
+	if (!can_record(addr) || !take_record(shard, addr))
 		return;
 	put(shard, hash, &block, rate);
 	give(shard);
@@ -385,7 +419,7 @@ void vt_rec_block_drop(uint64_t addr)
 {
 	struct vt_recorder_shard *shard = shard_of(vt_recorder_hash(addr));
 
-	if (!take_record(shard, addr))
+	if (!can_record(addr) || !take_record(shard, addr))
 		return;
 	remove_addr(shard, addr);
 	give(shard);
@@ -407,7 +441,7 @@ void vt_rec_blocks_deinit(void)
 			continue;
 		begin_moves(shard);
 		vt_rec_unmap(table_of(shard),
-			     (uint64_t)shard->capacity * sizeof(struct vt_recorder_block));
+			     (uint64_t)shard->capacity * sizeof(struct vt_recorder_packed));
 		shard->table = 0;
 		shard->capacity = shard->count = 0;
 		end_moves(shard);

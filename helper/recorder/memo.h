@@ -7,7 +7,8 @@
  * its time on; and where all of them are the same, the stack is the same and so is its number.
  *
  * Nothing is believed for being remembered: each word is read and compared each time, and only once
- * those before it say that it is still a part of the chain. So it does not matter whose walk it was.
+ * those before it say that it is still a part of the chain. So it does not matter whose walk it
+ * was.
  */
 #ifndef VT_RECORDER_MEMO_H
 #define VT_RECORDER_MEMO_H
@@ -68,22 +69,22 @@ typedef uint64_t __attribute__((may_alias)) vt_rec_memo_word;
  * move, as the outermost frame is always the last one. Returns the new first one; there must be
  * room. size: of a frame, all of which is words.
  */
-static inline __attribute__((always_inline)) uint32_t
-vt_rec_memo_splice(void *frames, unsigned int size, uint32_t first, uint32_t from, uint32_t to,
-		   const void *fresh, uint32_t n)
+static inline __attribute__((always_inline))
+uint32_t vt_rec_memo_splice(void *frames, unsigned int size, uint32_t first, uint32_t from,
+			    uint32_t to, const void *fresh, uint32_t n)
 {
 	unsigned int n_words = size / sizeof(uint64_t);
 	uint32_t new_first = first + (to - from) - n, moved = (from - first) * n_words;
 	vt_rec_memo_word *words = frames, *old = words + first * n_words,
-			 *new = words + new_first * n_words;
+			 *new = words + new_first *n_words;
 	const vt_rec_memo_word *run = fresh;
 
 	/* The barriers keep the compiler from calling memmove(), which is slow here. */
-	for (uint32_t i = 0; new < old && i < moved; i++) {
+	for (uint32_t i = 0; new < old &&i < moved; i++) {
 		new[i] = old[i];
 		__asm__ volatile("");
 	}
-	for (uint32_t i = moved; new > old && i > 0; i--) {
+	for (uint32_t i = moved; new > old &&i > 0; i--) {
 		new[i - 1] = old[i - 1];
 		__asm__ volatile("");
 	}

@@ -112,7 +112,7 @@ static uint32_t add_stack(const struct vt_rec_frames *frames)
 	uint64_t n = n_words(frames), id = head->stacks.n, first = head->words.n;
 	uint64_t *words = words_at(first);
 
-	if (id >= UINT32_MAX || !index_room() ||
+	if (id >= UINT64_C(1) << VT_RECORDER_STACK_BITS || !index_room() ||
 	    !vt_rec_array_reserve(&head->words, sizeof(uint64_t), n) ||
 	    !vt_rec_array_grow(&head->stacks, sizeof(struct vt_recorder_stack)))
 		return VT_RECORDER_NO_STACK;

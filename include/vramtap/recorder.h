@@ -17,12 +17,13 @@
 #ifndef VRAMTAP_RECORDER_H
 #define VRAMTAP_RECORDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "vramtap/launches.h"
 
 #define VT_RECORDER_MAGIC UINT64_C(0x4443455241525655) /* "UVRARECD" */
-#define VT_RECORDER_ABI 1
+#define VT_RECORDER_ABI 2
 /* of the memory file it is loaded from, + "-" + 16 digits of its build id */
 #define VT_RECORDER_FILE_NAME "vramtap-recorder"
 
@@ -141,23 +142,107 @@ struct vt_recorder_array {
 
 /*
  * A live block of PyTorch's allocator, or a formerly live one: frees are not seen; the next block
- * at that address takes its place. Written under the shard's lock. The check reveals a record that
- * was read while it was written. The serial (of the shard, never the same twice in 2^32)
- * distinguishes one record that was read twice from two records of the same address.
+ * at that address takes its place.
  */
 struct vt_recorder_block {
-	uint64_t addr; /* 0: empty slot */
-	/* low 48 bits: bytes asked for; high 16: vt_recorder_block_check() of the rest */
-	uint64_t size_check;
+	uint64_t addr;
+	uint64_t size; /* bytes asked for */
 	/* VT_RECORDER_TICK_NS since start_ns; coarse clock: up to 10 ms late */
 	uint32_t time;
-	uint32_t serial;
-	uint32_t stack; /* index in the table of stacks; VT_RECORDER_NO_STACK */
-	uint32_t tid;   /* in the target's own pid namespace */
+	uint32_t serial; /* time and serial of a shard's records are never the same twice */
+	uint32_t stack;  /* index in the table of stacks; VT_RECORDER_NO_STACK */
+	uint32_t tid;    /* in the target's own pid namespace */
+};
+
+/*
+ * The same in 24 bytes, as it is in a table. Written under the shard's lock. The check reveals a
+ * record that was read while it was written. The stamp (time, then serial) distinguishes one record
+ * that was read twice from two records of the same address: each is larger than the one before.
+ *
+ * What fits: PyTorch's blocks are at multiples of 512, CUDA's addresses below 2^48; 16 million
+ * stacks; 4 TiB (larger: as if of 4 TiB less a byte); the kernel's largest thread id is below 2^22.
+ */
+struct vt_recorder_packed {
+	uint64_t addr_stack;  /* from the high end: address / 256, 40 bits, 0: empty; stack, 24 */
+	uint64_t size_tid;    /* size, 42; thread id, 22 */
+	uint64_t stamp_check; /* stamp, 48; check, 16 */
 };
 
 #define VT_RECORDER_TICK_NS (UINT64_C(1) << 22)
-#define VT_RECORDER_SIZE_BITS 48
+#define VT_RECORDER_SIZE_BITS 48 /* no allocation is larger */
+#define VT_RECORDER_ADDR_UNIT 256
+#define VT_RECORDER_STACK_BITS 24
+#define VT_RECORDER_TID_BITS 22
+#define VT_RECORDER_CHECK_BITS 16
+#define VT_RECORDER_SERIAL_BITS 16
+#define VT_RECORDER_MAX_PACKED ((UINT64_C(1) << (64 - VT_RECORDER_TID_BITS)) - 1)
+
+static inline uint64_t vt_recorder_low(uint64_t word, unsigned int bits)
+{
+	return word & ((UINT64_C(1) << bits) - 1);
+}
+
+static inline bool vt_recorder_can_pack(uint64_t addr)
+{
+	return addr && !(addr % VT_RECORDER_ADDR_UNIT) && !(addr >> 48);
+}
+
+static inline uint16_t vt_recorder_packed_check(const struct vt_recorder_packed *packed)
+{
+	uint64_t h = packed->addr_stack * UINT64_C(0x9e3779b97f4a7c15) ^
+		     packed->size_tid * UINT64_C(0xc2b2ae3d27d4eb4f) ^
+		     (packed->stamp_check >> VT_RECORDER_CHECK_BITS) * UINT64_C(0x165667b19e3779f9);
+
+	h ^= h >> 32;
+	return (uint16_t)(h ^ h >> 16);
+}
+
+static inline uint64_t vt_recorder_packed_addr(const struct vt_recorder_packed *packed)
+{
+	return (packed->addr_stack >> VT_RECORDER_STACK_BITS) * VT_RECORDER_ADDR_UNIT;
+}
+
+static inline uint64_t vt_recorder_packed_size(const struct vt_recorder_packed *packed)
+{
+	return packed->size_tid >> VT_RECORDER_TID_BITS;
+}
+
+static inline struct vt_recorder_packed vt_recorder_pack(const struct vt_recorder_block *block)
+{
+	uint64_t size = block->size < VT_RECORDER_MAX_PACKED ? block->size : VT_RECORDER_MAX_PACKED;
+	uint64_t stamp = (uint64_t)block->time << VT_RECORDER_SERIAL_BITS |
+			 vt_recorder_low(block->serial, VT_RECORDER_SERIAL_BITS);
+	struct vt_recorder_packed packed = {
+		.addr_stack = block->addr / VT_RECORDER_ADDR_UNIT << VT_RECORDER_STACK_BITS |
+			      vt_recorder_low(block->stack, VT_RECORDER_STACK_BITS),
+		.size_tid = size << VT_RECORDER_TID_BITS |
+			    vt_recorder_low(block->tid, VT_RECORDER_TID_BITS),
+		.stamp_check = stamp << VT_RECORDER_CHECK_BITS,
+	};
+
+	packed.stamp_check |= vt_recorder_packed_check(&packed);
+	return packed;
+}
+
+static inline bool vt_recorder_is_whole(const struct vt_recorder_packed *packed)
+{
+	return vt_recorder_low(packed->stamp_check, VT_RECORDER_CHECK_BITS) ==
+	       vt_recorder_packed_check(packed);
+}
+
+static inline struct vt_recorder_block vt_recorder_unpack(const struct vt_recorder_packed *packed)
+{
+	uint64_t stamp = packed->stamp_check >> VT_RECORDER_CHECK_BITS;
+
+	return (struct vt_recorder_block){
+		.addr = vt_recorder_packed_addr(packed),
+		.size = vt_recorder_packed_size(packed),
+		.time = (uint32_t)(stamp >> VT_RECORDER_SERIAL_BITS),
+		.serial = (uint32_t)vt_recorder_low(stamp, VT_RECORDER_SERIAL_BITS),
+		.stack = (uint32_t)vt_recorder_low(packed->addr_stack, VT_RECORDER_STACK_BITS),
+		.tid = (uint32_t)vt_recorder_low(packed->size_tid, VT_RECORDER_TID_BITS),
+	};
+}
 
 static inline uint16_t vt_recorder_block_check(uint64_t addr, uint64_t size, uint32_t time,
 					       uint32_t serial, uint32_t stack, uint32_t tid)
@@ -177,14 +262,13 @@ static inline uint16_t vt_recorder_block_check(uint64_t addr, uint64_t size, uin
  * records (a larger table, a removal) raises `resizes` before and after.
  */
 struct vt_recorder_shard {
-	uint32_t lock;   /* tid of the thread that has it, 0 none; VT_RECORDER_LOCK_STUCK */
-	uint32_t serial; /* of the last record */
-	uint64_t table;  /* struct vt_recorder_block[capacity]; 0: none */
-	uint32_t capacity;
-	uint32_t count;
+	uint32_t lock; /* tid of the thread that has it, 0 none; VT_RECORDER_LOCK_STUCK */
 	/* odd while records move; a copy is whole if it was even and did not change */
 	uint32_t resizes;
-	uint32_t pad;
+	uint64_t table; /* struct vt_recorder_packed[capacity]; 0: none */
+	uint32_t capacity;
+	uint32_t count;
+	uint64_t stamp;       /* of the last record */
 	uint64_t allocations; /* seen here, recorded or not */
 	uint64_t evicted;     /* records dropped for lack of room */
 	uint64_t doomed; /* address whose record is invalid, or VT_RECORDER_ALL_DOOMED; 0 none */

@@ -265,7 +265,7 @@ static size_t join_all(struct vt_recorder_pass *before, struct vt_recorder_pass 
 			continue;
 		fuzz_check(joined.record_of[i] < after->blocks.n, "record of block %u", i);
 		b = &after->blocks.data[joined.record_of[i]];
-		fuzz_check(b->addr == BLOCK(i) && vt_recorder_block_size(b) == 100 + i,
+		fuzz_check(b->addr == BLOCK(i) && b->size == 100 + i,
 			   "block %u has another's record", i);
 		fuzz_check(vt_recorder_stacks_want(stacks, b->stack, &trace), "out of memory");
 	}

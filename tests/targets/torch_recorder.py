@@ -58,6 +58,18 @@ def batches(count, each):
     return out
 
 
+def batches_in_turn(count, each):
+    """The same, from eight depths in turn: no stack is that of the allocation before."""
+    out = []
+    clock = time.perf_counter_ns
+    for _ in range(count):
+        begin = clock()
+        for i in range(each):
+            deep(i & 7, allocate, 64)
+        out.append((clock() - begin) / each)
+    return out
+
+
 @contextlib.contextmanager
 def undisturbed():
     """On one processor, ahead of other work on it if that is allowed; the threads of this process that are made later, too."""
@@ -85,15 +97,16 @@ def do_second_thread():
     thread.join()
 
 
-def do_cost(count, each):
+def do_cost(count, each, how="same"):
     """20 Python frames deep: this one's callers and deep() among them."""
+    run = {"same": batches, "turns": batches_in_turn}[how]
     depth = 0
     frame = sys._getframe()
     while frame:
         depth, frame = depth + 1, frame.f_back
     with undisturbed() as ahead:
-        deep(18 - depth, batches, 3, int(each))
-        return {"ns": deep(18 - depth, batches, int(count), int(each)), "ahead": ahead}
+        deep(18 - depth, run, 3, int(each))
+        return {"ns": deep(18 - depth, run, int(count), int(each)), "ahead": ahead}
 
 
 # ---- blocks ----------------------------------------------------------------------------------------

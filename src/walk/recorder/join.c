@@ -47,7 +47,7 @@ static bool join_init(struct join *j, size_t n)
 
 static bool is_same_record(const struct vt_recorder_block *a, const struct vt_recorder_block *b)
 {
-	return a->serial == b->serial && a->size_check == b->size_check && a->time == b->time &&
+	return a->serial == b->serial && a->size == b->size && a->time == b->time &&
 	       a->stack == b->stack && a->tid == b->tid;
 }
 
@@ -121,8 +121,7 @@ static enum vt_recorder_fate judge(const struct join *j, size_t block)
 	if (moment->before && !j->was_there[block] &&
 	    !is_older(moment, record, j->blocks[block].device))
 		return VT_RECORD_CHANGED;
-	return requested && requested != vt_recorder_block_size(record) ? VT_RECORD_MISMATCH :
-									  VT_RECORD_JOINED;
+	return requested && requested != record->size ? VT_RECORD_MISMATCH : VT_RECORD_JOINED;
 }
 
 bool vt_recorder_join(const struct vt_recorder_moment *moment, const struct vt_block_rec *blocks,

@@ -12,8 +12,8 @@
 #define AHEAD_TICKS (UINT32_C(1) << 20) /* 73 min: nothing is read for that long */
 #define ATTEMPTS 8                      /* at a table that changes */
 #define BETWEEN_NS (100 * VT_NS_PER_US)
-#define CHUNK_SLOTS 16384             /* of 32 or 48 bytes */
-#define MAX_SLOTS (UINT64_C(1) << 25) /* of all tables together: 1 GiB */
+#define CHUNK_SLOTS 16384             /* of 24 or 48 bytes */
+#define MAX_SLOTS (UINT64_C(1) << 25) /* of all tables together: 768 MiB */
 #define MAX_REREADS 4096              /* of single slots, in one pass */
 #define REREADS 3                     /* of one slot */
 
@@ -160,16 +160,12 @@ static bool reader_init(struct reader *r, struct vt_memsrc *src)
 
 static bool block_is_empty(const void *slot)
 {
-	return !((const struct vt_recorder_block *)slot)->addr;
+	return !vt_recorder_packed_addr(slot);
 }
 
 static bool block_is_sound(const void *slot)
 {
-	const struct vt_recorder_block *b = slot;
-
-	return b->size_check >> VT_RECORDER_SIZE_BITS ==
-	       vt_recorder_block_check(b->addr, vt_recorder_block_size(b), b->time, b->serial,
-				       b->stack, b->tid);
+	return vt_recorder_is_whole(slot);
 }
 
 static bool keep_block(void *arg, const void *slot)
@@ -178,7 +174,7 @@ static bool keep_block(void *arg, const void *slot)
 	struct vt_recorder_block *added = vt_vec_append(&pass->blocks);
 
 	if (added)
-		memcpy(added, slot, sizeof(*added));
+		*added = vt_recorder_unpack(slot);
 	return added;
 }
 
@@ -206,7 +202,7 @@ static int read_shard_once(struct reader *r, uint64_t addr, struct vt_recorder_p
 			   bool *steady)
 {
 	struct vt_recorder_shard before, after;
-	struct table table = { .size = sizeof(struct vt_recorder_block),
+	struct table table = { .size = sizeof(struct vt_recorder_packed),
 			       .is_empty = block_is_empty,
 			       .is_sound = block_is_sound,
 			       .keep = keep_block,

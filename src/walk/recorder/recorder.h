@@ -56,11 +56,6 @@ struct vt_error *vt_recorder_pass_read(struct vt_memsrc *src, uint64_t head_addr
 				       struct vt_recorder_pass *pass);
 void vt_recorder_pass_deinit(struct vt_recorder_pass *pass);
 
-static inline uint64_t vt_recorder_block_size(const struct vt_recorder_block *b)
-{
-	return b->size_check & ((UINT64_C(1) << VT_RECORDER_SIZE_BITS) - 1);
-}
-
 /* The live allocations of the driver. */
 struct vt_recorder_driver_pass {
 	VT_VEC(struct vt_recorder_driver_block) blocks; /* all consistent; in no order */

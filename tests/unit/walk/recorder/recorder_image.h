@@ -122,11 +122,11 @@ static inline struct vt_recorder_shard *recorder_image_shard(struct recorder_ima
 }
 
 /* The slot of an address, the empty one where it belongs. */
-static inline struct vt_recorder_block *recorder_image_slot(struct recorder_image *image,
-							    uint64_t addr)
+static inline struct vt_recorder_packed *recorder_image_slot(struct recorder_image *image,
+							     uint64_t addr)
 {
 	struct vt_recorder_shard *shard = recorder_image_shard(image, addr);
-	struct vt_recorder_block *table;
+	struct vt_recorder_packed *table;
 	uint64_t i;
 
 	if (!shard->table) {
@@ -135,33 +135,26 @@ static inline struct vt_recorder_block *recorder_image_slot(struct recorder_imag
 	}
 	table = recorder_image_at(shard->table);
 	i = (vt_recorder_hash(addr) >> 32) * shard->capacity >> 32;
-	while (table[i].addr && table[i].addr != addr)
+	while (vt_recorder_packed_addr(&table[i]) && vt_recorder_packed_addr(&table[i]) != addr)
 		i = (i + 1) % shard->capacity;
 	return &table[i];
 }
 
-static inline void recorder_image_seal(struct vt_recorder_block *b, uint64_t size)
-{
-	b->size_check = size | (uint64_t)vt_recorder_block_check(b->addr, size, b->time, b->serial,
-								 b->stack, b->tid)
-				       << VT_RECORDER_SIZE_BITS;
-}
-
-static inline struct vt_recorder_block *recorder_image_put(struct recorder_image *image,
-							   uint64_t addr, uint64_t size,
-							   uint32_t time, uint32_t stack,
-							   uint32_t tid)
+static inline void recorder_image_put(struct recorder_image *image, uint64_t addr, uint64_t size,
+				      uint32_t time, uint32_t stack, uint32_t tid)
 {
 	struct vt_recorder_shard *shard = recorder_image_shard(image, addr);
-	struct vt_recorder_block *b = recorder_image_slot(image, addr);
+	struct vt_recorder_packed *slot = recorder_image_slot(image, addr);
+	const struct vt_recorder_block block = { .addr = addr,
+						 .size = size,
+						 .time = time,
+						 .serial = (uint16_t)++shard->stamp,
+						 .stack = stack,
+						 .tid = tid };
 
-	shard->count += !b->addr;
+	shard->count += !vt_recorder_packed_addr(slot);
 	shard->allocations++;
-	*b = (struct vt_recorder_block){
-		.addr = addr, .time = time, .serial = ++shard->serial, .stack = stack, .tid = tid
-	};
-	recorder_image_seal(b, size);
-	return b;
+	*slot = vt_recorder_pack(&block);
 }
 
 /* The index of a new code object. */

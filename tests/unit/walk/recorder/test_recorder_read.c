@@ -36,7 +36,7 @@ static size_t check_pass(const struct vt_recorder_pass *pass)
 		uint64_t i = (b->addr - BLOCK(0)) / 512;
 
 		assert_true(i < N_BLOCKS && b->addr == BLOCK(i) && !seen[i]);
-		assert_int_equal(vt_recorder_block_size(b), 100 + i);
+		assert_int_equal(b->size, 100 + i);
 		assert_int_equal(b->time, i);
 		assert_int_equal(b->tid, 4000 + i % 3);
 		seen[i] = true;
@@ -200,13 +200,15 @@ static void reads_all_records(void **state)
 static void damaged_records_are_counted(void **state)
 {
 	(void)state;
-	for (unsigned int bit = 0; bit < 64; bit++) { /* of the word with size and check */
+	for (unsigned int bit = 0; bit < 128; bit++) { /* of the words with size and check */
 		struct recorder_image image;
 		struct vt_recorder_pass pass = { 0 };
+		struct vt_recorder_packed *slot;
 
 		fill(&image);
 		image.src.coherent = bit & 1;
-		recorder_image_slot(&image, BLOCK(17))->size_check ^= UINT64_C(1) << bit;
+		slot = recorder_image_slot(&image, BLOCK(17));
+		*(bit < 64 ? &slot->size_tid : &slot->stamp_check) ^= UINT64_C(1) << bit % 64;
 		assert_null(vt_recorder_pass_read(&image.src, image.addr, &pass));
 		assert_int_equal(check_pass(&pass), N_BLOCKS - 1);
 		assert_int_equal(pass.n_damaged, 1);
@@ -231,7 +233,7 @@ static void change_now(struct recorder_image *image)
 
 static void finish_write(struct recorder_image *image)
 {
-	recorder_image_seal(recorder_image_slot(image, BLOCK(17)), 117);
+	recorder_image_put(image, BLOCK(17), 117, 17, VT_RECORDER_NO_STACK, 4000 + 17 % 3);
 }
 
 /* A slot that was being written is read again. */
@@ -246,7 +248,7 @@ static void torn_record_heals(void **state)
 	fill(&image);
 	image.src.coherent = false;
 	shard = (size_t)(recorder_image_shard(&image, BLOCK(17)) - image.head->shards);
-	recorder_image_slot(&image, BLOCK(17))->size_check = 0;
+	recorder_image_slot(&image, BLOCK(17))->size_tid = 0;
 	/* each shard: its head, its table, its head; the first look again at the slot comes here */
 	change.at = 3 * shard + 3;
 	image.arg = &change;
@@ -263,12 +265,12 @@ static void grow_all(struct recorder_image *image)
 {
 	for (size_t s = 0; s < VT_RECORDER_SHARDS; s++) {
 		struct vt_recorder_shard *shard = &image->head->shards[s];
-		size_t size = shard->capacity * sizeof(struct vt_recorder_block);
+		size_t size = shard->capacity * sizeof(struct vt_recorder_packed);
 		uint64_t table;
 
 		if (!shard->table)
 			continue;
-		table = recorder_image_alloc(image, size + 2 * sizeof(struct vt_recorder_block));
+		table = recorder_image_alloc(image, size + 2 * sizeof(struct vt_recorder_packed));
 		memcpy(recorder_image_at(table), recorder_image_at(shard->table), size);
 		memset(recorder_image_at(shard->table), 0x5a, size);
 		shard->table = table;
@@ -490,10 +492,10 @@ static struct vt_recorder_pass *pass_of(struct vt_recorder_pass *pass, uint32_t 
 {
 	struct vt_recorder_block *b = serial ? vt_vec_append(&pass->blocks) : NULL;
 
-	if (b) {
-		*b = (struct vt_recorder_block){ .addr = BLOCK(1), .serial = serial, .time = time };
-		recorder_image_seal(b, size);
-	}
+	if (b)
+		*b = (struct vt_recorder_block){
+			.addr = BLOCK(1), .size = size, .serial = serial, .time = time
+		};
 	return pass;
 }
 
