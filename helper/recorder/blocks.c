@@ -148,7 +148,7 @@ static bool is_kept(const struct vt_recorder_packed *record, uint64_t old, uint6
  * Each record is taken out and put back, starting behind an empty slot: it lands in its home or in
  * a slot before its old one, and no search meets a gap.
  */
-static void thin(struct vt_recorder_shard *shard, uint64_t rate)
+static __attribute__((cold)) void thin(struct vt_recorder_shard *shard, uint64_t rate)
 {
 	struct vt_recorder_packed *table = table_of(shard);
 	uint32_t capacity = shard->capacity, start, kept = 0;
@@ -257,7 +257,7 @@ static bool grow(struct vt_recorder_shard *shard)
 }
 
 /* False: there is no room at all. */
-static bool make_room(struct vt_recorder_shard *shard)
+static __attribute__((noinline)) bool make_room(struct vt_recorder_shard *shard)
 {
 	if (!is_full(shard) || grow(shard))
 		return true;
@@ -272,7 +272,7 @@ static bool make_room(struct vt_recorder_shard *shard)
 
 /* ---- under the lock ---- */
 
-static void remove_doomed(struct vt_recorder_shard *shard)
+static __attribute__((cold)) void remove_doomed(struct vt_recorder_shard *shard)
 {
 	uint64_t addr = __atomic_exchange_n(&shard->doomed, 0, __ATOMIC_ACQ_REL);
 	struct vt_recorder_packed *table = table_of(shard);
@@ -290,7 +290,7 @@ static void remove_doomed(struct vt_recorder_shard *shard)
 }
 
 /* For when the lock is not available. */
-static void doom(struct vt_recorder_shard *shard, uint64_t addr)
+static __attribute__((cold)) void doom(struct vt_recorder_shard *shard, uint64_t addr)
 {
 	uint64_t none = 0;
 
@@ -302,7 +302,7 @@ static void doom(struct vt_recorder_shard *shard, uint64_t addr)
 }
 
 /* Also does the work that was left over. */
-static bool take_record(struct vt_recorder_shard *shard, uint64_t addr)
+VT_REC_HOT static bool take_record(struct vt_recorder_shard *shard, uint64_t addr)
 {
 	uint64_t rate;
 
@@ -319,7 +319,7 @@ static bool take_record(struct vt_recorder_shard *shard, uint64_t addr)
 	return true;
 }
 
-static void give(struct vt_recorder_shard *shard)
+VT_REC_HOT static void give(struct vt_recorder_shard *shard)
 {
 	if (__atomic_load_n(&shard->doomed, __ATOMIC_RELAXED))
 		remove_doomed(shard);
@@ -341,8 +341,8 @@ static void stamp(struct vt_recorder_shard *shard, struct vt_recorder_block *blo
 	block->serial = (uint32_t)vt_recorder_low(shard->stamp, VT_RECORDER_SERIAL_BITS);
 }
 
-static void put(struct vt_recorder_shard *shard, uint64_t hash, struct vt_recorder_block *block,
-		uint64_t rate)
+VT_REC_HOT static void put(struct vt_recorder_shard *shard, uint64_t hash,
+			   struct vt_recorder_block *block, uint64_t rate)
 {
 	struct vt_recorder_packed *at, record;
 
@@ -384,7 +384,7 @@ static bool can_record(uint64_t addr)
  * Runs without the lock: the table that it reads may be gone, but a prefetched address need not be
  * mapped.
  */
-void vt_rec_block_expect(uint64_t addr)
+VT_REC_HOT void vt_rec_block_expect(uint64_t addr)
 {
 	uint64_t hash = vt_recorder_hash(addr);
 	const struct vt_recorder_shard *shard = shard_of(hash);
@@ -397,7 +397,8 @@ void vt_rec_block_expect(uint64_t addr)
 		1);
 }
 
-void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate, uint32_t now)
+VT_REC_HOT void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate,
+				 uint32_t now)
 {
 	uint64_t hash = vt_recorder_hash(addr);
 	struct vt_recorder_shard *shard = shard_of(hash);

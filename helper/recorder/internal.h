@@ -16,6 +16,12 @@
 
 extern struct vt_recorder_head vt_recorder;
 
+/*
+ * What each allocation runs through lies together: PyTorch has evicted it from the caches since the
+ * last one.
+ */
+#define VT_REC_HOT __attribute__((hot))
+
 /* Registers at a point of the allocating thread's stack, from which unwinding starts. */
 struct vt_rec_regs {
 	uint64_t pc, sp, bp, bx, r12, r13, r14, r15;

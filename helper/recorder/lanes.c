@@ -64,7 +64,7 @@ static uint32_t word_of_thread(uint64_t offset)
 	return word;
 }
 
-uint32_t vt_rec_tid(void)
+VT_REC_HOT uint32_t vt_rec_tid(void)
 {
 	uint64_t offset = __atomic_load_n(&tid_offset, __ATOMIC_RELAXED);
 	uint32_t tid = offset ? word_of_thread(offset) : 0;
@@ -106,7 +106,7 @@ void vt_rec_leave(void)
 	__atomic_fetch_sub(&lane_here()->inside, 1, __ATOMIC_RELEASE);
 }
 
-bool vt_rec_visit_begin(struct vt_rec_visit *visit)
+VT_REC_HOT bool vt_rec_visit_begin(struct vt_rec_visit *visit)
 {
 	struct vt_rec_lane *lane;
 	uint32_t nobody = 0;
@@ -128,7 +128,7 @@ bool vt_rec_visit_begin(struct vt_rec_visit *visit)
 	return false;
 }
 
-void vt_rec_visit_end(const struct vt_rec_visit *visit)
+VT_REC_HOT void vt_rec_visit_end(const struct vt_rec_visit *visit)
 {
 	if (visit->owned)
 		__atomic_store_n(visit->owned, 0, __ATOMIC_RELEASE);
@@ -148,7 +148,7 @@ uint64_t vt_rec_random(void)
 	return vt_recorder_hash(n + (uint64_t)(uintptr_t)random * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-uint64_t vt_rec_now_ns(void)
+VT_REC_HOT uint64_t vt_rec_now_ns(void)
 {
 	int (*clock)(int, struct vt_sys_timespec *) = (int (*)(
 		int, struct vt_sys_timespec *))(uintptr_t)vt_recorder.config.imports.clock_gettime;
@@ -161,7 +161,7 @@ uint64_t vt_rec_now_ns(void)
 	return (uint64_t)ts.sec * UINT64_C(1000000000) + (uint64_t)ts.nsec;
 }
 
-uint32_t vt_rec_now(void)
+VT_REC_HOT uint32_t vt_rec_now(void)
 {
 	uint64_t now = vt_rec_now_ns(), ticks;
 

@@ -21,7 +21,7 @@ static struct vt_rec_memo *make(uint32_t lane)
 	return memo;
 }
 
-struct vt_rec_memo *vt_rec_memo_of(const struct vt_rec_visit *visit)
+VT_REC_HOT struct vt_rec_memo *vt_rec_memo_of(const struct vt_rec_visit *visit)
 {
 	struct vt_rec_memo *memo;
 

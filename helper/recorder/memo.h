@@ -24,12 +24,12 @@
 struct vt_rec_memo_python {
 	uint64_t frame;
 	uint64_t code;  /* 0: not a Python function's */
-	int64_t lasti;  /* as it is recorded */
 	uint64_t print; /* distinguishes the code object from others at its address */
+	uint64_t word;  /* that is recorded, the first if there are two; VT_REC_MEMO_HIDDEN */
+	int32_t lasti;
 	uint32_t owner;
-	uint32_t index; /* of the code object; VT_REC_MEMO_HIDDEN: the frame is not shown */
 };
-#define VT_REC_MEMO_HIDDEN UINT32_MAX
+#define VT_REC_MEMO_HIDDEN UINT64_MAX /* the frame is not shown */
 
 /* A native frame. */
 struct vt_rec_memo_native {

@@ -186,7 +186,7 @@ void vt_rec_array_deinit(struct vt_recorder_array *array, uint64_t size)
  * whose patience ends marks the lock, so that later threads do not wait as long; the owner removes
  * the mark when it goes on.
  */
-bool vt_rec_lock(uint32_t *lock)
+VT_REC_HOT bool vt_rec_lock(uint32_t *lock)
 {
 	uint32_t me = vt_rec_tid(), seen;
 
@@ -211,7 +211,7 @@ bool vt_rec_lock(uint32_t *lock)
 	}
 }
 
-void vt_rec_unlock(uint32_t *lock)
+VT_REC_HOT void vt_rec_unlock(uint32_t *lock)
 {
 	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
 }

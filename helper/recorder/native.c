@@ -465,7 +465,8 @@ static bool settle(struct vt_rec_memo *memo, struct follow *f, uint32_t to)
 }
 
 /* The result of the whole walk is in the memo. False: too many frames. */
-static bool follow(const struct vt_rec_regs *regs, struct vt_rec_memo *memo, struct follow *f)
+VT_REC_HOT static bool follow(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
+			      struct follow *f)
 {
 	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end = memo->native.end;
 	note_t *notes = memo->native.frames;
@@ -507,8 +508,8 @@ static bool follow(const struct vt_rec_regs *regs, struct vt_rec_memo *memo, str
 	return settle(memo, f, FRAMES);
 }
 
-enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
-				      uint32_t now)
+VT_REC_HOT enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs,
+						 struct vt_rec_memo *memo, uint32_t now)
 {
 	uint64_t end = native.on ? end_of_stack(regs->sp) : 0;
 	struct follow f = { 0 };

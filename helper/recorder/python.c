@@ -366,16 +366,20 @@ INLINE bool has_begun(row_t row, uint64_t code, uint32_t owner, int64_t lasti)
 				    code + AT(row, code_firsttraceable, CODE_FIRSTTRACEABLE));
 }
 
-INLINE uint64_t *put_frame(uint64_t *words, int64_t index, int64_t lasti)
+INLINE uint64_t word_of(int64_t index, int64_t lasti)
 {
 	uint64_t units = (uint64_t)lasti / 2;
 
-	if (__builtin_expect(!(lasti & 1) && units < VT_RECORDER_LASTI_WIDE, 1)) {
-		*words++ = (uint64_t)index << 16 | units;
-	} else {
-		*words++ = (uint64_t)index << 16 | VT_RECORDER_LASTI_WIDE;
-		*words++ = (uint64_t)lasti;
-	}
+	if (__builtin_expect((lasti & 1) || units >= VT_RECORDER_LASTI_WIDE, 0))
+		units = VT_RECORDER_LASTI_WIDE;
+	return (uint64_t)index << 16 | units;
+}
+
+INLINE uint64_t *put_frame(uint64_t *words, const struct vt_rec_memo_python *seen)
+{
+	*words++ = seen->word;
+	if (__builtin_expect((seen->word & VT_RECORDER_LASTI_WIDE) == VT_RECORDER_LASTI_WIDE, 0))
+		*words++ = (uint64_t)(int64_t)seen->lasti;
 	return words;
 }
 
@@ -409,11 +413,11 @@ INLINE uint64_t code_of(row_t row, uint64_t frame)
 /* All that is read of a frame. False: it has no code object, or there is no room for it. */
 INLINE bool look_at_frame(row_t row, uint64_t frame, struct vt_rec_memo_python *seen)
 {
-	int64_t index;
+	int64_t index, lasti;
 
 	seen->frame = frame;
 	seen->owner = owner_of(row, frame);
-	seen->index = VT_REC_MEMO_HIDDEN;
+	seen->word = VT_REC_MEMO_HIDDEN;
 	seen->code = 0;
 	if (is_shim(row, seen->owner))
 		return true;
@@ -424,9 +428,10 @@ INLINE bool look_at_frame(row_t row, uint64_t frame, struct vt_rec_memo_python *
 	index = index_of(seen->code, seen->print);
 	if (__builtin_expect(index < 0, 0))
 		return false;
-	seen->lasti = instruction_of(row, frame, seen->code);
-	if (has_begun(row, seen->code, seen->owner, seen->lasti))
-		seen->index = (uint32_t)index;
+	lasti = instruction_of(row, frame, seen->code);
+	seen->lasti = (int32_t)lasti;
+	if (has_begun(row, seen->code, seen->owner, lasti))
+		seen->word = word_of(index, lasti);
 	return true;
 }
 
@@ -445,10 +450,10 @@ INLINE void walk(row_t row, uint64_t frame, struct vt_rec_frames *frames, unsign
 		previous = previous_of(row, frame);
 		if (!look_at_frame(row, frame, &seen))
 			break;
-		if (seen.index != VT_REC_MEMO_HIDDEN) {
+		if (seen.word != VT_REC_MEMO_HIDDEN) {
 			if (n == max)
 				break;
-			words = put_frame(words, seen.index, seen.lasti);
+			words = put_frame(words, &seen);
 			n++;
 		}
 		frame = previous;
@@ -470,6 +475,7 @@ static void walk_any(uint64_t frame, struct vt_rec_frames *frames, unsigned int 
 _Static_assert(FRAMES <= VT_RECORDER_MAX_PYTHON, "what the memo has is never cut");
 /* Where a frame is looked for: so many may have returned since. */
 #define WINDOW 16
+#define CHUNK (16 << 10) /* bytes of the interpreter's stack, which grows upwards (3.11 on) */
 
 typedef struct vt_rec_memo_python note_t;
 
@@ -503,11 +509,15 @@ INLINE uint32_t unchanged_until(row_t row, const note_t *notes, uint32_t at, uin
 	}
 }
 
+/* A frame little above another one was called after it, and so is not among its callers. */
 static inline uint32_t find_note(const note_t *notes, uint32_t at, uint64_t frame)
 {
-	for (uint32_t i = at; i < FRAMES && i < at + WINDOW; i++)
+	for (uint32_t i = at; i < FRAMES && i < at + WINDOW; i++) {
 		if (notes[i].frame == frame)
 			return i;
+		if (frame - notes[i].frame < CHUNK)
+			break;
+	}
 	return FRAMES;
 }
 
@@ -580,16 +590,15 @@ INLINE enum vt_rec_again again(row_t row, uint64_t frame, struct vt_rec_memo *me
 void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames)
 {
 	uint64_t *words = frames->words;
+	uint32_t n = 0;
 
-	frames->n_python = 0;
 	for (uint32_t i = memo->python.first; i < FRAMES; i++) {
-		const note_t *note = &memo->python.frames[i];
-
-		if (note->index == VT_REC_MEMO_HIDDEN)
+		if (memo->python.frames[i].word == VT_REC_MEMO_HIDDEN)
 			continue;
-		words = put_frame(words, note->index, note->lasti);
-		frames->n_python++;
+		words = put_frame(words, &memo->python.frames[i]);
+		n++;
 	}
+	frames->n_python = (uint16_t)n;
 	frames->n_words_python = (uint16_t)(words - frames->words);
 	if (memo->python.none)
 		frames->flags |= VT_STACK_NO_PYTHON;
@@ -607,7 +616,8 @@ static enum vt_rec_again follow_any(uint64_t frame, struct vt_rec_memo *memo)
 	{                                                                                        \
 		walk(&vt_python_rows[i], frame, frames, max);                                    \
 	}                                                                                        \
-	static enum vt_rec_again follow_row_##i(uint64_t frame, struct vt_rec_memo *memo)        \
+	VT_REC_HOT static enum vt_rec_again follow_row_##i(uint64_t frame,                       \
+							   struct vt_rec_memo *memo)             \
 	{                                                                                        \
 		return again(&vt_python_rows[i], frame, memo);                                   \
 	}
@@ -679,7 +689,7 @@ void vt_rec_python_capture(struct vt_rec_frames *frames, unsigned int max)
 		frames->flags |= VT_STACK_NO_PYTHON;
 }
 
-enum vt_rec_again vt_rec_python_again(struct vt_rec_memo *memo)
+VT_REC_HOT enum vt_rec_again vt_rec_python_again(struct vt_rec_memo *memo)
 {
 	uint64_t tstate = own_tstate();
 	bool none = !may_be_pointer(tstate), same = none == memo->python.none;

@@ -93,7 +93,8 @@ uint32_t changed_stack(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
 	return stack;
 }
 
-static uint32_t stack_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo, uint32_t now)
+VT_REC_HOT static uint32_t stack_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
+				       uint32_t now)
 {
 	enum vt_rec_again python = VT_REC_SAME, native = VT_REC_SAME;
 
@@ -119,7 +120,7 @@ uint32_t vt_rec_stack_python(unsigned int max)
 	return frames.n_python ? intern(&frames) : VT_RECORDER_NO_STACK;
 }
 
-void vt_rec_allocated(uint64_t addr, uint64_t size, const struct vt_rec_regs *regs)
+VT_REC_HOT void vt_rec_allocated(uint64_t addr, uint64_t size, const struct vt_rec_regs *regs)
 {
 	struct vt_rec_visit visit;
 	uint64_t rate;
