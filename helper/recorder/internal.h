@@ -54,9 +54,7 @@ void vt_rec_leave(void);
  * memo of the lane (memo.h) until vt_rec_visit_end().
  */
 struct vt_rec_visit {
-	uint32_t tid;
-	uint32_t lane;
-	uint32_t *owned;
+	struct vt_rec_lane *owned;
 };
 bool vt_rec_visit_begin(struct vt_rec_visit *visit);
 void vt_rec_visit_end(const struct vt_rec_visit *visit);

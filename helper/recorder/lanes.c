@@ -109,19 +109,18 @@ void vt_rec_leave(void)
 VT_REC_HOT bool vt_rec_visit_begin(struct vt_rec_visit *visit)
 {
 	struct vt_rec_lane *lane;
-	uint32_t nobody = 0;
+	uint32_t nobody = 0, tid;
 
+	visit->owned = NULL;
 	if (!vt_rec_is_on())
 		return false;
-	visit->tid = vt_rec_tid();
-	lane = &vt_rec_wiped.lanes[visit->tid % VT_REC_LANES];
-	visit->owned = NULL;
-	visit->lane = (uint32_t)(lane - vt_rec_wiped.lanes);
-	if (!__atomic_compare_exchange_n(&lane->owner, &nobody, visit->tid, false, __ATOMIC_SEQ_CST,
+	tid = vt_rec_tid();
+	lane = &vt_rec_wiped.lanes[tid % VT_REC_LANES];
+	if (!__atomic_compare_exchange_n(&lane->owner, &nobody, tid, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_RELAXED))
 		return vt_rec_enter();
 	if (__atomic_load_n(&vt_rec_wiped.on, __ATOMIC_SEQ_CST)) {
-		visit->owned = &lane->owner;
+		visit->owned = lane;
 		return true;
 	}
 	__atomic_store_n(&lane->owner, 0, __ATOMIC_RELEASE);
@@ -131,7 +130,7 @@ VT_REC_HOT bool vt_rec_visit_begin(struct vt_rec_visit *visit)
 VT_REC_HOT void vt_rec_visit_end(const struct vt_rec_visit *visit)
 {
 	if (visit->owned)
-		__atomic_store_n(visit->owned, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&visit->owned->owner, 0, __ATOMIC_RELEASE);
 	else
 		vt_rec_leave();
 }

@@ -4,18 +4,16 @@
 
 #include "lanes.h"
 
-/* Of a lane, and so of its owner. */
-static struct {
-	struct vt_rec_memo *memo;
-	bool asked;
-} memos[VT_REC_LANES];
+/* What lanes have, which a child forgets: this says what is to be given back. */
+static struct vt_rec_memo *memos[VT_REC_LANES];
 
-static struct vt_rec_memo *make(uint32_t lane)
+static struct vt_rec_memo *make(struct vt_rec_lane *lane)
 {
 	struct vt_rec_memo *memo = vt_rec_map(sizeof(*memo));
 
-	memos[lane].asked = true;
-	memos[lane].memo = memo;
+	lane->memo_asked = 1;
+	lane->memo = memo;
+	memos[lane - vt_rec_wiped.lanes] = memo;
 	if (memo)
 		vt_rec_memo_clear(memo);
 	return memo;
@@ -23,22 +21,21 @@ static struct vt_rec_memo *make(uint32_t lane)
 
 VT_REC_HOT struct vt_rec_memo *vt_rec_memo_of(const struct vt_rec_visit *visit)
 {
-	struct vt_rec_memo *memo;
+	struct vt_rec_lane *lane = visit->owned;
 
-	if (!visit->owned)
+	if (!lane)
 		return NULL;
-	memo = memos[visit->lane].memo;
-	if (__builtin_expect(!memo, 0) && !memos[visit->lane].asked)
-		memo = make(visit->lane);
-	return memo;
+	if (__builtin_expect(!lane->memo, 0) && !lane->memo_asked)
+		return make(lane);
+	return lane->memo;
 }
 
 void vt_rec_memos_deinit(void)
 {
 	for (unsigned int i = 0; i < VT_REC_LANES; i++) {
-		if (memos[i].memo)
-			vt_rec_unmap(memos[i].memo, sizeof(*memos[i].memo));
-		memos[i].memo = NULL;
-		memos[i].asked = false;
+		if (memos[i])
+			vt_rec_unmap(memos[i], sizeof(*memos[i]));
+		memos[i] = vt_rec_wiped.lanes[i].memo = NULL;
+		vt_rec_wiped.lanes[i].memo_asked = 0;
 	}
 }

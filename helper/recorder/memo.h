@@ -42,23 +42,24 @@ struct vt_rec_memo_native {
 };
 #define VT_REC_MEMO_ODD UINT64_MAX
 
+/* Frames are at the ends of their arrays: what is behind those lies in the same page mostly. */
 struct vt_rec_memo {
-	uint32_t stack; /* of the last walks; VT_RECORDER_NO_STACK: not known */
 	struct {
+		struct vt_rec_memo_python fresh[VT_REC_MEMO_FRAMES];
+		struct vt_rec_memo_python frames[VT_REC_MEMO_FRAMES];
 		uint32_t first; /* the frames are those from here to the end */
 		uint32_t pause;
 		bool none; /* the thread has no Python */
-		struct vt_rec_memo_python frames[VT_REC_MEMO_FRAMES];
-		struct vt_rec_memo_python fresh[VT_REC_MEMO_FRAMES];
 	} python;
+	uint32_t stack; /* of the last walks; VT_RECORDER_NO_STACK: not known */
 	struct {
+		struct vt_rec_memo_native fresh[VT_REC_MEMO_FRAMES];
+		struct vt_rec_memo_native frames[VT_REC_MEMO_FRAMES];
 		uint32_t first;
 		uint32_t pause;
 		uint32_t flags;
 		uint32_t recipes; /* the state of what is known, when the walk began */
 		uint64_t end;     /* of the stack */
-		struct vt_rec_memo_native frames[VT_REC_MEMO_FRAMES];
-		struct vt_rec_memo_native fresh[VT_REC_MEMO_FRAMES];
 	} native;
 };
 

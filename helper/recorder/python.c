@@ -616,8 +616,7 @@ static enum vt_rec_again follow_any(uint64_t frame, struct vt_rec_memo *memo)
 	{                                                                                        \
 		walk(&vt_python_rows[i], frame, frames, max);                                    \
 	}                                                                                        \
-	VT_REC_HOT static enum vt_rec_again follow_row_##i(uint64_t frame,                       \
-							   struct vt_rec_memo *memo)             \
+	static enum vt_rec_again follow_row_##i(uint64_t frame, struct vt_rec_memo *memo)        \
 	{                                                                                        \
 		return again(&vt_python_rows[i], frame, memo);                                   \
 	}
