@@ -32,8 +32,20 @@ struct vt_rec_frames {
 	/* as in the array of words */
 	uint64_t words[2 * VT_RECORDER_MAX_PYTHON + VT_RECORDER_MAX_NATIVE];
 	uint16_t n_python, n_words_python, n_native, flags;
-	uint64_t hash; /* of all of the above; record.c computes it when the frames are known */
+	/*
+	 * of all of the above; record.c computes it when the frames are known. Until then what a
+	 * memo adds up: the sum of vt_rec_word_hash() of the words.
+	 */
+	uint64_t hash;
 };
+
+/* The words of stacks of equal hash are compared, so it need not be more than this. */
+static inline uint64_t vt_rec_word_hash(uint64_t word, uint64_t index)
+{
+	uint64_t x = (word ^ index << 48) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return x ^ x >> 29;
+}
 
 /* ---- lanes.c: which threads may touch the mappings ---- */
 

@@ -23,11 +23,10 @@
 /* A frame of Python, in the order of the chain. */
 struct vt_rec_memo_python {
 	uint64_t frame;
-	uint64_t code;  /* 0: not a Python function's */
-	uint64_t print; /* distinguishes the code object from others at its address */
-	uint64_t word;  /* that is recorded, the first if there are two; VT_REC_MEMO_HIDDEN */
-	int32_t lasti;
-	uint32_t owner;
+	uint64_t code;        /* 0: not a Python function's */
+	uint64_t print;       /* distinguishes the code object from others at its address */
+	uint64_t word;        /* that is recorded, the first if there are two; VT_REC_MEMO_HIDDEN */
+	uint64_t owner_lasti; /* high half, low half: one word, as it is copied as words */
 };
 #define VT_REC_MEMO_HIDDEN UINT64_MAX /* the frame is not shown */
 
@@ -118,7 +117,7 @@ enum vt_rec_again {
 enum vt_rec_again vt_rec_python_again(struct vt_rec_memo *memo);
 enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
 				      uint32_t now);
-/* Append what the memo has, as the captures do. */
+/* Append what the memo has, as the captures do, and add up the hash; Python's first. */
 void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames);
 void vt_rec_native_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames);
 

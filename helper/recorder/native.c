@@ -541,9 +541,13 @@ void vt_rec_native_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *
 {
 	uint64_t *words = frames->words + frames->n_words_python;
 	uint32_t first = memo->native.first;
+	uint64_t index = frames->n_words_python, sum = frames->hash;
 
-	for (uint32_t i = first; i < FRAMES; i++)
+	for (uint32_t i = first; i < FRAMES; i++) {
 		words[i - first] = memo->native.frames[i].pc;
+		sum += vt_rec_word_hash(memo->native.frames[i].pc, index++);
+	}
+	frames->hash = sum;
 	frames->n_native = (uint16_t)(FRAMES - first);
 	frames->flags |= (uint16_t)memo->native.flags;
 }

@@ -375,11 +375,16 @@ INLINE uint64_t word_of(int64_t index, int64_t lasti)
 	return (uint64_t)index << 16 | units;
 }
 
+INLINE int64_t lasti_of(const struct vt_rec_memo_python *seen)
+{
+	return (int32_t)(uint32_t)seen->owner_lasti;
+}
+
 INLINE uint64_t *put_frame(uint64_t *words, const struct vt_rec_memo_python *seen)
 {
 	*words++ = seen->word;
 	if (__builtin_expect((seen->word & VT_RECORDER_LASTI_WIDE) == VT_RECORDER_LASTI_WIDE, 0))
-		*words++ = (uint64_t)(int64_t)seen->lasti;
+		*words++ = (uint64_t)lasti_of(seen);
 	return words;
 }
 
@@ -413,13 +418,14 @@ INLINE uint64_t code_of(row_t row, uint64_t frame)
 /* All that is read of a frame. False: it has no code object, or there is no room for it. */
 INLINE bool look_at_frame(row_t row, uint64_t frame, struct vt_rec_memo_python *seen)
 {
+	uint32_t owner = owner_of(row, frame);
 	int64_t index, lasti;
 
 	seen->frame = frame;
-	seen->owner = owner_of(row, frame);
+	seen->owner_lasti = (uint64_t)owner << 32;
 	seen->word = VT_REC_MEMO_HIDDEN;
 	seen->code = 0;
-	if (is_shim(row, seen->owner))
+	if (is_shim(row, owner))
 		return true;
 	seen->code = code_of(row, frame);
 	if (!may_be_pointer(seen->code))
@@ -429,8 +435,8 @@ INLINE bool look_at_frame(row_t row, uint64_t frame, struct vt_rec_memo_python *
 	if (__builtin_expect(index < 0, 0))
 		return false;
 	lasti = instruction_of(row, frame, seen->code);
-	seen->lasti = (int32_t)lasti;
-	if (has_begun(row, seen->code, seen->owner, lasti))
+	seen->owner_lasti |= (uint32_t)lasti;
+	if (has_begun(row, seen->code, owner, lasti))
 		seen->word = word_of(index, lasti);
 	return true;
 }
@@ -481,12 +487,14 @@ typedef struct vt_rec_memo_python note_t;
 
 INLINE bool is_unchanged(row_t row, uint64_t frame, const note_t *note)
 {
-	if (owner_of(row, frame) != note->owner)
+	uint64_t owner_lasti = (uint64_t)owner_of(row, frame) << 32;
+
+	if (is_shim(row, (uint32_t)(owner_lasti >> 32)))
+		return owner_lasti == note->owner_lasti;
+	if (code_of(row, frame) != note->code)
 		return false;
-	return is_shim(row, note->owner) ||
-	       (code_of(row, frame) == note->code &&
-		instruction_of(row, frame, note->code) == note->lasti &&
-		quick_print(row, note->code) == note->print);
+	owner_lasti |= (uint32_t)instruction_of(row, frame, note->code);
+	return owner_lasti == note->owner_lasti && quick_print(row, note->code) == note->print;
 }
 
 /*
@@ -589,15 +597,22 @@ INLINE enum vt_rec_again again(row_t row, uint64_t frame, struct vt_rec_memo *me
 
 void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames)
 {
-	uint64_t *words = frames->words;
+	uint64_t *words = frames->words, sum = 0;
 	uint32_t n = 0;
 
 	for (uint32_t i = memo->python.first; i < FRAMES; i++) {
-		if (memo->python.frames[i].word == VT_REC_MEMO_HIDDEN)
+		const note_t *note = &memo->python.frames[i];
+		uint64_t index = (uint64_t)(words - frames->words);
+
+		if (note->word == VT_REC_MEMO_HIDDEN)
 			continue;
-		words = put_frame(words, &memo->python.frames[i]);
+		words = put_frame(words, note);
+		sum += vt_rec_word_hash(note->word, index);
+		if (__builtin_expect(words - frames->words > (long)index + 1, 0))
+			sum += vt_rec_word_hash(words[-1], index + 1);
 		n++;
 	}
+	frames->hash = sum;
 	frames->n_python = (uint16_t)n;
 	frames->n_words_python = (uint16_t)(words - frames->words);
 	if (memo->python.none)

@@ -13,30 +13,22 @@ static bool is_sampled(uint64_t size, uint64_t rate)
 	return (uint64_t)((unsigned __int128)vt_rec_random() * rate >> 64) < size;
 }
 
-static inline uint64_t mix(uint64_t sum, uint64_t word)
-{
-	uint64_t x = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-
-	return x << 29 | x >> 35;
-}
-
-/* Four sums side by side: each step waits only for the multiplication of its own sum. */
-static uint64_t hash_of(const struct vt_rec_frames *frames)
+static uint64_t hash_of(const struct vt_rec_frames *frames, uint64_t sum)
 {
 	uint64_t shape = (uint64_t)frames->n_python << 48 | (uint64_t)frames->n_words_python << 32 |
 			 (uint64_t)frames->n_native << 16 | frames->flags;
-	uint64_t a = shape, b = shape + 1, c = shape + 2, d = shape + 3;
-	uint64_t n = (uint64_t)frames->n_words_python + frames->n_native, i = 0;
 
-	for (; i + 4 <= n; i += 4) {
-		a = mix(a, frames->words[i]);
-		b = mix(b, frames->words[i + 1]);
-		c = mix(c, frames->words[i + 2]);
-		d = mix(d, frames->words[i + 3]);
-	}
-	for (; i < n; i++)
-		a = mix(a, frames->words[i]);
-	return vt_recorder_hash(mix(mix(mix(a, b), c), d));
+	return vt_recorder_hash(sum + vt_recorder_hash(shape));
+}
+
+/* No step waits for the one before. */
+static uint64_t sum_of(const struct vt_rec_frames *frames)
+{
+	uint64_t n = (uint64_t)frames->n_words_python + frames->n_native, sum = 0;
+
+	for (uint64_t i = 0; i < n; i++)
+		sum += vt_rec_word_hash(frames->words[i], i);
+	return sum;
 }
 
 static void begin(struct vt_rec_frames *frames)
@@ -47,7 +39,7 @@ static void begin(struct vt_rec_frames *frames)
 
 static uint32_t intern(struct vt_rec_frames *frames)
 {
-	frames->hash = hash_of(frames);
+	frames->hash = hash_of(frames, sum_of(frames));
 	return vt_rec_stack_intern(frames);
 }
 
@@ -73,7 +65,6 @@ uint32_t changed_stack(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
 		       enum vt_rec_again python, enum vt_rec_again native)
 {
 	struct vt_rec_frames frames;
-	uint32_t stack;
 
 	memo->stack = VT_RECORDER_NO_STACK;
 	begin(&frames);
@@ -87,10 +78,11 @@ uint32_t changed_stack(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
 		vt_rec_native_capture(regs, &frames);
 	else if (vt_recorder.native)
 		vt_rec_native_recall(memo, &frames);
-	stack = intern(&frames);
-	if (python != VT_REC_UNKNOWN && native != VT_REC_UNKNOWN)
-		memo->stack = stack;
-	return stack;
+	if (python == VT_REC_UNKNOWN || native == VT_REC_UNKNOWN)
+		return intern(&frames);
+	frames.hash = hash_of(&frames, frames.hash);
+	memo->stack = vt_rec_stack_intern(&frames);
+	return memo->stack;
 }
 
 VT_REC_HOT static uint32_t stack_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,

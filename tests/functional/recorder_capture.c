@@ -63,6 +63,7 @@ __asm__(".text\n"
 static void begin(struct vt_rec_frames *frames)
 {
 	frames->n_python = frames->n_words_python = frames->n_native = frames->flags = 0;
+	frames->hash = 0;
 }
 
 static void capture_once(struct vt_rec_frames *frames, const struct vt_rec_regs *regs)
@@ -85,11 +86,17 @@ static struct {
 	struct vt_rec_frames frames, plain;
 } memos[MEMOS];
 
+/* a: with a memo. */
 static bool differ(const struct vt_rec_frames *a, const struct vt_rec_frames *b)
 {
+	uint64_t sum = 0;
 	bool ret = a->n_python != b->n_python || a->n_words_python != b->n_words_python ||
 		   a->n_native != b->n_native || a->flags != b->flags;
 
+	/* What a memo adds up is the sum of its words. */
+	for (unsigned int i = 0; i < (unsigned int)a->n_words_python + a->n_native; i++)
+		sum += vt_rec_word_hash(a->words[i], i);
+	ret = ret || (a->hash && sum != a->hash);
 	for (unsigned int i = 0; !ret && i < (unsigned int)a->n_words_python + a->n_native; i++)
 		ret = a->words[i] != b->words[i];
 	return ret;
@@ -110,6 +117,8 @@ static enum vt_rec_again walk_again(unsigned int i, const struct vt_rec_regs *re
 		vt_rec_native_capture(regs, &memos[i].frames);
 	else
 		vt_rec_native_recall(memo, &memos[i].frames);
+	if (python == VT_REC_UNKNOWN || native == VT_REC_UNKNOWN)
+		memos[i].frames.hash = 0;
 	__atomic_fetch_add(&test_again[python], 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&test_again[native], 1, __ATOMIC_RELAXED);
 	return python > native ? python : native;

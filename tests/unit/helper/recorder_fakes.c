@@ -53,6 +53,8 @@ void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *
 	frames->n_python = frames->n_words_python = (uint16_t)memo->python.first;
 	for (uint16_t i = 0; i < frames->n_python; i++)
 		frames->words[i] = memo->python.frames[i].code;
+	for (uint16_t i = 0; i < frames->n_python; i++)
+		frames->hash += vt_rec_word_hash(frames->words[i], i);
 	if (!frames->n_python)
 		frames->flags |= VT_STACK_NO_PYTHON;
 }
