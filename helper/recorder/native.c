@@ -72,16 +72,25 @@ static inline uint64_t tag_of(uint64_t pc)
 	return pc >> SET_BITS << VT_RECIPE_BITS;
 }
 
+/*
+ * Call it when wrong recipes are no longer in the cache: a walk that has begun by now may have used
+ * them, and its memo is of no use; a later one does not meet them.
+ */
+static void forget_walks(void)
+{
+	__atomic_fetch_add(&native.recipes, 1, __ATOMIC_SEQ_CST);
+}
+
 /* Forgets what was known about modules that are gone, and about addresses without a module. */
 static void forget_recipes(bool all)
 {
-	__atomic_fetch_add(&native.recipes, 1, __ATOMIC_SEQ_CST);
 	for (uint64_t i = 0; i < UINT64_C(1) << CACHE_BITS; i++) {
 		uint64_t word = __atomic_load_n(&native.cache[i], __ATOMIC_RELAXED);
 
 		if (all || vt_recipe_kind(word) == VT_RECIPE_UNKNOWN)
 			__atomic_store_n(&native.cache[i], 0, __ATOMIC_RELAXED);
 	}
+	forget_walks();
 }
 
 /* Whether a recipe that was found in this epoch may be kept. */
@@ -137,8 +146,10 @@ static uint32_t find_recipe(uint64_t pc)
 	slot = slot_to_fill(pc);
 	__atomic_store_n(slot, tag_of(pc) | recipe, __ATOMIC_SEQ_CST);
 	/* The cache may have been cleared, and this entry may have come after that. */
-	if (!is_current(&epoch))
+	if (!is_current(&epoch)) {
 		__atomic_store_n(slot, 0, __ATOMIC_RELEASE);
+		forget_walks();
+	}
 	return recipe;
 }
 

@@ -35,6 +35,12 @@ tests_unit_helper_test_recorder_got_SOURCES = tests/unit/helper/test_recorder_go
 tests_unit_helper_test_recorder_got_CPPFLAGS = $(recorder_cppflags) $(CMOCKA_CFLAGS)
 tests_unit_helper_test_recorder_got_LDADD = $(CMOCKA_LIBS)
 
+# Likewise, recipes that go.
+unit_tests += tests/unit/helper/test_recorder_native
+tests_unit_helper_test_recorder_native_SOURCES = tests/unit/helper/test_recorder_native.c helper/recorder/native.c
+tests_unit_helper_test_recorder_native_CPPFLAGS = $(recorder_cppflags) $(CMOCKA_CFLAGS)
+tests_unit_helper_test_recorder_native_LDADD = $(CMOCKA_LIBS)
+
 EXTRA_DIST += tests/unit/helper/recorder_tsan.sh
 # Likewise, the driver's allocations.
 recorder_driver_core = helper/recorder/driver.c helper/recorder/driver_calls.c helper/recorder/driver_table.c \
