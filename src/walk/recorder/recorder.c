@@ -12,10 +12,9 @@
 #define AHEAD_TICKS (UINT32_C(1) << 20) /* 73 min: nothing is read for that long */
 #define ATTEMPTS 8                      /* at a table that changes */
 #define BETWEEN_NS (100 * VT_NS_PER_US)
-#define CHUNK_SLOTS 16384             /* of 24 or 48 bytes */
-#define MAX_SLOTS (UINT64_C(1) << 25) /* of all tables together: 768 MiB */
-#define MAX_REREADS 4096              /* of single slots, in one pass */
-#define REREADS 3                     /* of one slot */
+#define CHUNK_SLOTS 16384 /* of 24 or 48 bytes */
+#define MAX_REREADS 4096  /* of single slots, in one pass */
+#define REREADS 3         /* of one slot */
 
 /* ---- the head ---- */
 
@@ -96,7 +95,7 @@ struct table {
 struct reader {
 	struct vt_memsrc *src;
 	uint8_t *chunk;
-	uint64_t slots; /* that may still be read */
+	uint64_t room;  /* bytes of tables that may still be read */
 	size_t rereads; /* that are left */
 };
 
@@ -130,12 +129,11 @@ static int take_slots(struct reader *r, const struct table *t, uint64_t addr, si
 /* 0, -ENOMEM (here), or why it cannot be read. */
 static int read_table(struct reader *r, const struct table *t)
 {
-	uint64_t end;
+	uint64_t size = (uint64_t)t->capacity * t->size, end;
 
-	if (t->capacity > r->slots ||
-	    __builtin_add_overflow(t->addr, (uint64_t)t->capacity * t->size, &end))
+	if (size > r->room || __builtin_add_overflow(t->addr, size, &end))
 		return -EINVAL;
-	r->slots -= t->capacity;
+	r->room -= size;
 	for (uint32_t first = 0; first < t->capacity; first += CHUNK_SLOTS) {
 		size_t n = t->capacity - first < CHUNK_SLOTS ? t->capacity - first : CHUNK_SLOTS;
 		uint64_t addr = t->addr + (uint64_t)first * t->size;
@@ -151,7 +149,7 @@ static int read_table(struct reader *r, const struct table *t)
 
 static bool reader_init(struct reader *r, struct vt_memsrc *src)
 {
-	*r = (struct reader){ .src = src, .slots = MAX_SLOTS, .rereads = MAX_REREADS };
+	*r = (struct reader){ .src = src, .room = VT_RECORDER_MAX_TABLES, .rereads = MAX_REREADS };
 	r->chunk = malloc(CHUNK_SLOTS * sizeof(struct vt_recorder_driver_block));
 	return r->chunk;
 }
@@ -234,7 +232,7 @@ static int read_shard_once(struct reader *r, uint64_t addr, struct vt_recorder_p
 static int read_shard(struct reader *r, uint64_t addr, struct vt_recorder_pass *pass)
 {
 	size_t n = pass->blocks.n, n_damaged = pass->n_damaged;
-	uint64_t slots = r->slots;
+	uint64_t room = r->room;
 	bool steady;
 
 	for (int i = 0; i < ATTEMPTS; i++) {
@@ -244,7 +242,7 @@ static int read_shard(struct reader *r, uint64_t addr, struct vt_recorder_pass *
 			return ret;
 		pass->blocks.n = n;
 		pass->n_damaged = n_damaged;
-		r->slots = slots;
+		r->room = room;
 		if (r->src->coherent)
 			return -EFAULT; /* it died while it changed this table */
 		vt_sleep_ns(BETWEEN_NS);
@@ -359,7 +357,7 @@ struct vt_error *vt_recorder_driver_read(struct vt_memsrc *src, uint64_t head_ad
 	for (int i = 0; i < ATTEMPTS && !steady && !ret; i++) {
 		pass->blocks.n = 0;
 		pass->n_damaged = 0;
-		r.slots = MAX_SLOTS;
+		r.room = VT_RECORDER_MAX_TABLES;
 		if (i > 0)
 			vt_sleep_ns(BETWEEN_NS);
 		ret = read_driver_once(&r, addr, pass, &steady);

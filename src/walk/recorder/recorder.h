@@ -37,6 +37,12 @@ struct vt_error *vt_recorder_head_read(struct vt_memsrc *src, uint64_t addr,
 /* Whether both heads are from the same recording, without a switch-off in between. */
 bool vt_recorder_is_same_time(const struct vt_recorder_head *a, const struct vt_recorder_head *b);
 
+/*
+ * Bytes of tables that are read, all of PyTorch's together. The recorder gives them seven eighths
+ * of its memory.
+ */
+#define VT_RECORDER_MAX_TABLES (UINT64_C(2) << 30)
+
 /* The records of PyTorch's blocks. */
 struct vt_recorder_pass {
 	VT_VEC(struct vt_recorder_block) blocks; /* all consistent; in no order */

@@ -348,6 +348,52 @@ static void shards_that_cannot_be_read(void **state)
 	}
 }
 
+/* Zeros, wherever it is asked. */
+static int read_nothing(struct vt_memsrc *src, uint64_t addr, void *buf, size_t len)
+{
+	(void)src;
+	(void)addr;
+	memset(buf, 0, len);
+	return 0;
+}
+
+/* Tables of so many bytes in all, less than a slot each; the last one has some slots more. */
+static unsigned int unread_of(uint64_t bytes, uint32_t more)
+{
+	static const struct vt_memsrc_ops ops = { .read = read_nothing };
+	struct vt_memsrc nothing = { .ops = &ops };
+	struct vt_recorder_pass pass = { 0 };
+	struct recorder_image image;
+	unsigned int n;
+
+	recorder_image_init(&image);
+	image.other = &nothing;
+	for (size_t i = 0; i < VT_RECORDER_SHARDS; i++) {
+		image.head->shards[i].table = 4096;
+		image.head->shards[i].capacity =
+			(uint32_t)(bytes / VT_RECORDER_SHARDS / sizeof(struct vt_recorder_packed));
+	}
+	image.head->shards[VT_RECORDER_SHARDS - 1].capacity += more;
+	assert_null(vt_recorder_pass_read(&image.src, image.addr, &pass));
+	n = pass.n_unread;
+	vt_recorder_pass_deinit(&pass);
+	recorder_image_deinit(&image);
+	return n;
+}
+
+static void large_tables(void **state)
+{
+	const uint64_t slot = sizeof(struct vt_recorder_packed), max = VT_RECORDER_MAX_TABLES;
+	uint32_t left =
+		(uint32_t)(max / slot - max / VT_RECORDER_SHARDS / slot * VT_RECORDER_SHARDS);
+
+	(void)state;
+	/* vramtap record on --max-memory=1G */
+	assert_int_equal(unread_of((UINT64_C(1) << 30) / 8 * 7, 0), 0);
+	assert_int_equal(unread_of(max, left), 0);
+	assert_int_equal(unread_of(max, left + 1), 1);
+}
+
 static void doomed_record_is_none(void **state)
 {
 	struct recorder_image image;
@@ -951,6 +997,7 @@ int main(void)
 		cmocka_unit_test(torn_record_heals),
 		cmocka_unit_test(tables_that_move),
 		cmocka_unit_test(shards_that_cannot_be_read),
+		cmocka_unit_test(large_tables),
 		cmocka_unit_test(doomed_record_is_none),
 		cmocka_unit_test(reads_the_driver),
 		cmocka_unit_test(reads_the_last_ooms),
