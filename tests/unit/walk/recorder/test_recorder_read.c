@@ -200,7 +200,7 @@ static void reads_all_records(void **state)
 static void damaged_records_are_counted(void **state)
 {
 	(void)state;
-	for (unsigned int bit = 0; bit < 128; bit++) { /* of the words with size and check */
+	for (unsigned int bit = 0; bit < 128 + VT_RECORDER_STACK_BITS; bit++) {
 		struct recorder_image image;
 		struct vt_recorder_pass pass = { 0 };
 		struct vt_recorder_packed *slot;
@@ -208,7 +208,10 @@ static void damaged_records_are_counted(void **state)
 		fill(&image);
 		image.src.coherent = bit & 1;
 		slot = recorder_image_slot(&image, BLOCK(17));
-		*(bit < 64 ? &slot->size_tid : &slot->stamp_check) ^= UINT64_C(1) << bit % 64;
+		/* Of the words with the size and the check, then of the stack. */
+		*(bit < 64  ? &slot->size_tid :
+		  bit < 128 ? &slot->stamp_check :
+			      &slot->addr_stack) ^= UINT64_C(1) << bit % 64;
 		assert_null(vt_recorder_pass_read(&image.src, image.addr, &pass));
 		assert_int_equal(check_pass(&pass), N_BLOCKS - 1);
 		assert_int_equal(pass.n_damaged, 1);
