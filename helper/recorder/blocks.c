@@ -326,23 +326,18 @@ VT_REC_HOT static void give(struct vt_recorder_shard *shard)
 	vt_rec_unlock(&shard->lock);
 }
 
-#define LAST_STAMP ((UINT64_C(1) << (64 - VT_RECORDER_CHECK_BITS)) - 1) /* after 208 days */
-
 /* The next stamp at this time: a tick has room for 65,536. */
-static void stamp(struct vt_recorder_shard *shard, struct vt_recorder_block *block)
+static void stamp(struct vt_recorder_shard *shard, struct vt_recorder_block *block, uint64_t now)
 {
-	uint64_t at = (uint64_t)block->time << VT_RECORDER_SERIAL_BITS;
+	uint64_t at = now << VT_RECORDER_SERIAL_BITS;
 
-	if (shard->stamp < at)
-		shard->stamp = at;
-	else if (shard->stamp < LAST_STAMP)
-		shard->stamp++;
+	shard->stamp = shard->stamp < at ? at : shard->stamp + 1;
 	block->time = (uint32_t)(shard->stamp >> VT_RECORDER_SERIAL_BITS);
 	block->serial = (uint32_t)vt_recorder_low(shard->stamp, VT_RECORDER_SERIAL_BITS);
 }
 
 VT_REC_HOT static void put(struct vt_recorder_shard *shard, uint64_t hash,
-			   struct vt_recorder_block *block, uint64_t rate)
+			   struct vt_recorder_block *block, uint64_t rate, uint64_t now)
 {
 	struct vt_recorder_packed *at, record;
 
@@ -355,7 +350,7 @@ VT_REC_HOT static void put(struct vt_recorder_shard *shard, uint64_t hash,
 		at = &table_of(
 			shard)[find_block(table_of(shard), shard->capacity, block->addr, hash)];
 	}
-	stamp(shard, block);
+	stamp(shard, block, now);
 	record = vt_recorder_pack(block);
 	/* The rate may have been raised since this record was chosen, even by this thread. */
 	if (rate < shard->sample && !is_kept(&record, rate, shard->sample)) {
@@ -398,21 +393,20 @@ VT_REC_HOT void vt_rec_block_expect(uint64_t addr)
 }
 
 VT_REC_HOT void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate,
-				 uint32_t now)
+				 uint64_t now)
 {
 	uint64_t hash = vt_recorder_hash(addr);
 	struct vt_recorder_shard *shard = shard_of(hash);
 	struct vt_recorder_block block = {
 		.addr = addr,
 		.size = size,
-		.time = now,
 		.stack = stack,
 		.tid = vt_rec_tid(),
 	};
 
 	if (!can_record(addr) || !take_record(shard, addr))
 		return;
-	put(shard, hash, &block, rate);
+	put(shard, hash, &block, rate, now);
 	give(shard);
 }
 

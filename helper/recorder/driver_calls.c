@@ -134,7 +134,7 @@ static void keep_driver_block(const struct call *call, uint64_t addr, uint64_t s
 		block.device = (int16_t)vt_rec_handle_map(args[3]);
 	else if (call->kind != VT_DRIVER_HOST)
 		block.device = (int16_t)current_device();
-	block.time = vt_rec_now();
+	block.time = (uint32_t)vt_rec_now();
 	block.tid = vt_rec_tid();
 	block.stack = vt_rec_stack_here(regs);
 	vt_rec_driver_put(&block);

@@ -76,7 +76,7 @@ uint64_t vt_rec_random(void);
 uint32_t vt_rec_tid(void);
 /* CLOCK_MONOTONIC, up to 10 ms late; in ticks since the start. */
 uint64_t vt_rec_now_ns(void);
-uint32_t vt_rec_now(void);
+uint64_t vt_rec_now(void);
 /*
  * True while a child of the process that switched the recorder on forgets the parent's tables,
  * which it did not inherit. The ..._deinit() and ..._out() functions must not touch the mappings
@@ -138,7 +138,7 @@ void vt_rec_blocks_init(void);
 /* Prefetches the memory that a put or drop of this address will need. */
 void vt_rec_block_expect(uint64_t addr);
 /* rate, now: vt_recorder.sample_now and vt_rec_now() at the decision to record this allocation. */
-void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate, uint32_t now);
+void vt_rec_block_put(uint64_t addr, uint64_t size, uint32_t stack, uint64_t rate, uint64_t now);
 /* The block at this address is new and not recorded: an older record of the address must go. */
 void vt_rec_block_drop(uint64_t addr);
 void vt_rec_blocks_deinit(void);

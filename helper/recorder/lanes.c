@@ -160,15 +160,12 @@ VT_REC_HOT uint64_t vt_rec_now_ns(void)
 	return (uint64_t)ts.sec * UINT64_C(1000000000) + (uint64_t)ts.nsec;
 }
 
-VT_REC_HOT uint32_t vt_rec_now(void)
+VT_REC_HOT uint64_t vt_rec_now(void)
 {
-	uint64_t now = vt_rec_now_ns(), ticks;
+	uint64_t now = vt_rec_now_ns();
 
 	/* The coarse clock may be behind the clock of start_ns. */
-	if (now < vt_recorder.start_ns)
-		return 0;
-	ticks = (now - vt_recorder.start_ns) / VT_RECORDER_TICK_NS;
-	return ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
+	return now < vt_recorder.start_ns ? 0 : (now - vt_recorder.start_ns) / VT_RECORDER_TICK_NS;
 }
 
 static bool is_in_use(const struct vt_rec_lane *lane)

@@ -116,7 +116,7 @@ enum vt_rec_again {
 /* python.c, native.c: a walk with a memo. now: vt_rec_now(). */
 enum vt_rec_again vt_rec_python_again(struct vt_rec_memo *memo);
 enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
-				      uint32_t now);
+				      uint64_t now);
 /* Append what the memo has, as the captures do, and add up the hash; Python's first. */
 void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames);
 void vt_rec_native_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *frames);

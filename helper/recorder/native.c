@@ -47,7 +47,7 @@ static struct {
 	struct vt_unwind_epoch epoch; /* of the entries in the cache */
 	uint32_t lock;                /* of the epoch */
 	uint32_t recipes;             /* how often some were forgotten */
-	uint32_t looked;              /* when it was last compared, in units of vt_rec_now() */
+	uint64_t looked;              /* when it was last compared, in units of vt_rec_now() */
 	struct thread threads[THREADS];
 	/* how far down the main thread's stack is known to be mapped */
 	uint64_t main_low;
@@ -183,7 +183,7 @@ static inline uint64_t recipe_of(uint64_t pc)
  * is missing from the cache, and only the loader's counters reveal the change. So they are checked
  * now and then.
  */
-static inline void look_for_changes(uint32_t now)
+static inline void look_for_changes(uint64_t now)
 {
 	struct vt_unwind_epoch epoch;
 
@@ -520,7 +520,7 @@ VT_REC_HOT static bool follow(const struct vt_rec_regs *regs, struct vt_rec_memo
 }
 
 VT_REC_HOT enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs,
-						 struct vt_rec_memo *memo, uint32_t now)
+						 struct vt_rec_memo *memo, uint64_t now)
 {
 	uint64_t end = native.on ? end_of_stack(regs->sp) : 0;
 	struct follow f = { 0 };
@@ -572,7 +572,7 @@ bool vt_rec_native_init(const struct vt_recorder_config *config)
 	native.recipes = 0;
 	native.lock = 0; /* in a child, a thread of the parent may have held it */
 	native.epoch = (struct vt_unwind_epoch){ 0, 0 };
-	native.looked = UINT32_MAX;
+	native.looked = UINT64_MAX;
 	native.main_low = native.imports.main_stack_low & ~(PAGE - 1);
 	if (!config->native || !native.imports.dl_iterate_phdr)
 		return true;

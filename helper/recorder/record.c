@@ -86,7 +86,7 @@ uint32_t changed_stack(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
 }
 
 VT_REC_HOT static uint32_t stack_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
-				       uint32_t now)
+				       uint64_t now)
 {
 	enum vt_rec_again python = VT_REC_SAME, native = VT_REC_SAME;
 
@@ -123,7 +123,7 @@ VT_REC_HOT void vt_rec_allocated(uint64_t addr, uint64_t size, const struct vt_r
 	rate = __atomic_load_n(&vt_recorder.sample_now, __ATOMIC_RELAXED);
 	if (is_sampled(size, rate)) {
 		struct vt_rec_memo *memo = vt_rec_memo_of(&visit);
-		uint32_t now = vt_rec_now();
+		uint64_t now = vt_rec_now();
 
 		vt_rec_block_put(addr, size, memo ? stack_again(regs, memo, now) : stack_here(regs),
 				 rate, now);

@@ -147,7 +147,10 @@ struct vt_recorder_array {
 struct vt_recorder_block {
 	uint64_t addr;
 	uint64_t size; /* bytes asked for */
-	/* VT_RECORDER_TICK_NS since start_ns; coarse clock: up to 10 ms late */
+	/*
+	 * VT_RECORDER_TICK_NS since start_ns, modulo 2^32: they come round after 208 days. Coarse
+	 * clock: up to 10 ms late.
+	 */
 	uint32_t time;
 	uint32_t serial; /* time and serial of a shard's records are never the same twice */
 	uint32_t stack;  /* index in the table of stacks; VT_RECORDER_NO_STACK */
@@ -157,7 +160,8 @@ struct vt_recorder_block {
 /*
  * The same in 24 bytes, as it is in a table. Written under the shard's lock. The check reveals a
  * record that was read while it was written. The stamp (time, then serial) distinguishes one record
- * that was read twice from two records of the same address: each is larger than the one before.
+ * that was read twice from two records of the same address: each is larger than the one before,
+ * but for its high bits, which are not stored.
  *
  * What fits: PyTorch's blocks are at multiples of 512, CUDA's addresses below 2^48; 16 million
  * stacks; 4 TiB (larger: as if of 4 TiB less a byte); the kernel's largest thread id is below 2^22.
@@ -268,7 +272,7 @@ struct vt_recorder_shard {
 	uint64_t table; /* struct vt_recorder_packed[capacity]; 0: none */
 	uint32_t capacity;
 	uint32_t count;
-	uint64_t stamp;       /* of the last record */
+	uint64_t stamp; /* of the last record: ticks since start_ns, all of them, then the serial */
 	uint64_t allocations; /* seen here, recorded or not */
 	uint64_t evicted;     /* records dropped for lack of room */
 	uint64_t doomed; /* address whose record is invalid, or VT_RECORDER_ALL_DOOMED; 0 none */
@@ -304,7 +308,7 @@ struct vt_recorder_driver_block {
 	uint64_t addr; /* 0: empty slot */
 	uint64_t size;
 	uint64_t stream;
-	uint32_t time;
+	uint32_t time; /* as in struct vt_recorder_block */
 	uint32_t serial;
 	uint32_t stack;
 	uint32_t tid;

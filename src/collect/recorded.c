@@ -179,16 +179,14 @@ void vt_collect_recorded_after(struct vt_collect *c)
 
 /* ---- times and threads ---- */
 
-static uint32_t newest_tick(const struct vt_collect_recorded *r)
+static uint64_t newest_tick(const struct vt_collect_recorded *r)
 {
-	uint32_t newest = 0;
+	uint64_t newest = vt_recorder_newest(&r->head);
 
 	for (size_t i = 0; i < r->after.blocks.n; i++)
-		newest = r->after.blocks.data[i].time > newest ? r->after.blocks.data[i].time :
-								 newest;
+		newest = vt_recorder_newer(newest, r->after.blocks.data[i].time);
 	for (size_t i = 0; i < r->driver.blocks.n; i++)
-		newest = r->driver.blocks.data[i].time > newest ? r->driver.blocks.data[i].time :
-								  newest;
+		newest = vt_recorder_newer(newest, r->driver.blocks.data[i].time);
 	return newest;
 }
 

@@ -62,6 +62,25 @@ bool vt_recorder_is_same_time(const struct vt_recorder_head *a, const struct vt_
 	       a->generation == b->generation && a->start_ns == b->start_ns;
 }
 
+uint64_t vt_recorder_newest(const struct vt_recorder_head *head)
+{
+	uint64_t newest = 0;
+
+	for (size_t i = 0; i < VT_RECORDER_SHARDS; i++)
+		newest = head->shards[i].stamp > newest ? head->shards[i].stamp : newest;
+	return newest >> VT_RECORDER_SERIAL_BITS;
+}
+
+uint64_t vt_recorder_newer(uint64_t newest, uint32_t ticks)
+{
+	uint32_t ahead = ticks - (uint32_t)newest;
+
+	/* Before they come round there are no others; afterwards, much later is long ago. */
+	if (newest <= UINT32_MAX && ticks > newest)
+		return ticks;
+	return ahead < AHEAD_TICKS ? newest + ahead : newest;
+}
+
 uint64_t vt_recorder_time_ns(const struct vt_recorder_head *head, uint32_t ticks, uint64_t now_ns)
 {
 	uint64_t now = now_ns > head->start_ns ? (now_ns - head->start_ns) / VT_RECORDER_TICK_NS :

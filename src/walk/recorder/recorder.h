@@ -89,6 +89,12 @@ size_t vt_recorder_ooms(const struct vt_recorder_head *head,
 bool vt_recorder_kept(struct vt_memsrc *src, uint64_t head_addr, pid_t tids[VT_RECORDER_MAX_OOMS],
 		      size_t *n);
 
+/* Ticks at the newest record of PyTorch's, as the shards tell; they do not come round. */
+uint64_t vt_recorder_newest(const struct vt_recorder_head *head);
+
+/* The same, once a record of these ticks was met, too, which may be newer. */
+uint64_t vt_recorder_newer(uint64_t newest, uint32_t ticks);
+
 /*
  * The time of a record's ticks, by the clock of vt_now_ns(). Right for records of the last 208
  * days.

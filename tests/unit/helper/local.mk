@@ -22,6 +22,13 @@ tests_unit_helper_test_recorder_CPPFLAGS = $(recorder_cppflags) $(CMOCKA_CFLAGS)
 tests_unit_helper_test_recorder_LDADD = $(CMOCKA_LIBS)
 tests_unit_helper_test_recorder_LDFLAGS = -pthread
 
+# Likewise, its times, as the tool reads them.
+unit_tests += tests/unit/helper/test_recorder_times
+tests_unit_helper_test_recorder_times_SOURCES = tests/unit/helper/test_recorder_times.c $(recorder_core)
+tests_unit_helper_test_recorder_times_CPPFLAGS = $(unit_cppflags) -I$(top_srcdir)/helper
+tests_unit_helper_test_recorder_times_LDADD = $(vt_walk) $(unit_libs)
+tests_unit_helper_test_recorder_times_LDFLAGS = -pthread
+
 # Likewise, launches.
 unit_tests += tests/unit/helper/test_launches
 tests_unit_helper_test_launches_SOURCES = tests/unit/helper/test_launches.c $(recorder_core)

@@ -77,7 +77,7 @@ void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames 
 }
 
 enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
-				      uint32_t now)
+				      uint64_t now)
 {
 	(void)now;
 	(void)memo;

@@ -60,7 +60,7 @@ uint32_t vt_rec_tid(void)
 	return (uint32_t)syscall(SYS_gettid);
 }
 
-uint32_t vt_rec_now(void)
+uint64_t vt_rec_now(void)
 {
 	return 5;
 }

@@ -33,7 +33,7 @@ static void (*in_store)(void), (*in_lock)(void); /* once */
 static uint64_t stack[64] __attribute__((aligned(PAGE)));
 static const struct vt_rec_regs regs = { .pc = INNER, .sp = (uintptr_t)stack };
 static struct vt_rec_memo other;
-static uint32_t now;
+static uint64_t now;
 
 void vt_unwind_epoch(uint64_t dl_iterate_phdr, struct vt_unwind_epoch *epoch)
 {
@@ -71,7 +71,7 @@ void vt_rec_unlock(uint32_t *lock)
 	*lock = 0;
 }
 
-uint32_t vt_rec_now(void)
+uint64_t vt_rec_now(void)
 {
 	return now;
 }
