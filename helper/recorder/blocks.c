@@ -229,13 +229,7 @@ static bool grow(struct vt_recorder_shard *shard)
 
 	pages += pages < 4 ? 1 : pages / 4;
 	size = pages * PAGE;
-	/*
-	 * An eighth of the memory is reserved for stacks, code objects and everything else that
-	 * must go on growing.
-	 */
-	if (size / sizeof(*table) > MAX_CAPACITY ||
-	    __atomic_load_n(&vt_recorder.memory, __ATOMIC_RELAXED) + size >
-		    vt_recorder.max_memory - vt_recorder.max_memory / 8)
+	if (size / sizeof(*table) > MAX_CAPACITY || !vt_rec_may_map(size))
 		return false;
 	table = vt_rec_map_pages(size);
 	if (!table)

@@ -91,7 +91,12 @@ bool vt_rec_is_inherited(void);
  * reached, or the kernel has none.
  */
 void *vt_rec_map(uint64_t size);
-/* The same, with its pages already present: no faults later. */
+/*
+ * Whether that leaves an eighth of the memory, which is reserved for stacks, code objects and
+ * everything else that must go on growing.
+ */
+bool vt_rec_may_map(uint64_t size);
+/* As vt_rec_map(), with its pages already present: no faults later. */
 void *vt_rec_map_pages(uint64_t size);
 void vt_rec_unmap(void *at, uint64_t size);
 /*

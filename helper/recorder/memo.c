@@ -9,7 +9,7 @@ static struct vt_rec_memo *memos[VT_REC_LANES];
 
 static struct vt_rec_memo *make(struct vt_rec_lane *lane)
 {
-	struct vt_rec_memo *memo = vt_rec_map(sizeof(*memo));
+	struct vt_rec_memo *memo = vt_rec_may_map(sizeof(*memo)) ? vt_rec_map(sizeof(*memo)) : NULL;
 
 	lane->memo_asked = 1;
 	lane->memo = memo;

@@ -84,6 +84,12 @@ static void *map_charged(uint64_t size, int flags)
 	return at;
 }
 
+bool vt_rec_may_map(uint64_t size)
+{
+	return __atomic_load_n(&vt_recorder.memory, __ATOMIC_RELAXED) + round_up(size, PAGE) <=
+	       vt_recorder.max_memory - vt_recorder.max_memory / 8;
+}
+
 void *vt_rec_map(uint64_t size)
 {
 	return map_charged(size, ANONYMOUS);

@@ -480,6 +480,35 @@ static void test_bound(void **state)
 	fake_stack.n = 0;
 }
 
+/* Whether a memo is made when the recorder may have so much memory more, besides the reserve. */
+static bool has_memo(uint64_t more)
+{
+	struct vt_rec_visit visit;
+	uint64_t most;
+	bool has;
+
+	on(fake_config());
+	most = vt_recorder.memory + more;
+	for (vt_recorder.max_memory = most;
+	     vt_recorder.max_memory - vt_recorder.max_memory / 8 < most;)
+		vt_recorder.max_memory++;
+	assert_true(vt_rec_visit_begin(&visit));
+	has = vt_rec_memo_of(&visit);
+	vt_rec_visit_end(&visit);
+	off();
+	return has;
+}
+
+/* What is left for stacks is not there for memos either. */
+static void test_bound_of_memos(void **state)
+{
+	const uint64_t size = (sizeof(struct vt_rec_memo) + 4095) / 4096 * 4096;
+
+	(void)state;
+	assert_true(has_memo(size));
+	assert_false(has_memo(size - 8));
+}
+
 /* A record that was decided on before the rate was raised. */
 static void test_rate_that_is_raised_meanwhile(void **state)
 {
@@ -1283,6 +1312,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_stamps, after),
 		cmocka_unit_test_teardown(test_sampling, after),
 		cmocka_unit_test_teardown(test_bound, after),
+		cmocka_unit_test_teardown(test_bound_of_memos, after),
 		cmocka_unit_test_teardown(test_rate_that_is_raised_meanwhile, after),
 		cmocka_unit_test_teardown(test_bound_extremes, after),
 		cmocka_unit_test_teardown(test_stacks, after),
