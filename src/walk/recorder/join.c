@@ -115,6 +115,9 @@ static enum vt_recorder_fate judge(const struct join *j, size_t block)
 	const struct vt_recorder_block *record;
 	uint64_t requested = j->blocks[block].requested;
 
+	/* As a record has it. */
+	if (requested > VT_RECORDER_MAX_PACKED)
+		requested = VT_RECORDER_MAX_PACKED;
 	if (j->joined->fate_of[block] != VT_RECORD_NONE || index == NO_RECORD)
 		return j->joined->fate_of[block];
 	record = &moment->after->blocks.data[index];

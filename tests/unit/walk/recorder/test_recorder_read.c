@@ -592,6 +592,37 @@ static void joins_what_is_certain(void **state)
 	}
 }
 
+/* A record has the largest size that fits, where the block is larger. */
+static void joins_what_is_huge(void **state)
+{
+	static struct vt_recorder_head head = { .start_ns = IMAGE_START_NS };
+	static const struct {
+		uint64_t requested, recorded;
+		enum vt_recorder_fate fate;
+	} sizes[] = {
+		{ VT_RECORDER_MAX_PACKED - 1, VT_RECORDER_MAX_PACKED, VT_RECORD_MISMATCH },
+		{ VT_RECORDER_MAX_PACKED, VT_RECORDER_MAX_PACKED, VT_RECORD_JOINED },
+		{ VT_RECORDER_MAX_PACKED + 1, VT_RECORDER_MAX_PACKED, VT_RECORD_JOINED },
+		{ VT_RECORDER_MAX_PACKED + 1, VT_RECORDER_MAX_PACKED - 1, VT_RECORD_MISMATCH },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct vt_block_rec block = in_use;
+		struct vt_recorder_pass after = { 0 };
+		struct vt_recorder_joined joined = { 0 };
+		struct vt_recorder_moment moment = {
+			.after = pass_of(&after, 7, 5, sizes[i].recorded), .head = &head
+		};
+
+		block.requested = sizes[i].requested;
+		assert_true(vt_recorder_join(&moment, &block, 1, &joined));
+		assert_int_equal(joined.fate_of[0], sizes[i].fate);
+		vt_recorder_joined_deinit(&joined);
+		vt_recorder_pass_deinit(&after);
+	}
+}
+
 static void joins_what_is_in_use_only(void **state)
 {
 	static struct vt_recorder_head head = { .start_ns = IMAGE_START_NS };
@@ -1007,6 +1038,7 @@ int main(void)
 		cmocka_unit_test(knows_who_is_kept),
 		cmocka_unit_test(times_are_right),
 		cmocka_unit_test(joins_what_is_certain),
+		cmocka_unit_test(joins_what_is_huge),
 		cmocka_unit_test(joins_what_is_in_use_only),
 		cmocka_unit_test(stacks_are_named),
 		cmocka_unit_test(gone_code_has_no_name),
