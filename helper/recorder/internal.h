@@ -52,7 +52,7 @@ static inline uint64_t vt_rec_word_hash(uint64_t word, uint64_t index)
 /*
  * Whether to record now: the recorder is on, and this is not a child. One load. The answer may be
  * outdated at once: the recorder's mappings may only be touched between vt_rec_enter() and
- * vt_rec_leave(), for which off waits.
+ * vt_rec_leave(), or within a visit, for both of which off waits.
  */
 bool vt_rec_is_on(void);
 /*
@@ -70,7 +70,7 @@ struct vt_rec_visit {
 };
 bool vt_rec_visit_begin(struct vt_rec_visit *visit);
 void vt_rec_visit_end(const struct vt_rec_visit *visit);
-/* A new random number; only between vt_rec_enter() and vt_rec_leave(). */
+/* A new random number; only between vt_rec_enter() and vt_rec_leave(), or within a visit. */
 uint64_t vt_rec_random(void);
 /* The calling thread's id, without a system call. */
 uint32_t vt_rec_tid(void);
@@ -125,12 +125,13 @@ void vt_rec_unlock(uint32_t *lock);
 void vt_rec_allocated(uint64_t addr, uint64_t size, const struct vt_rec_regs *regs);
 /* The stack of the calling thread as an id (VT_RECORDER_NO_STACK: no room). */
 uint32_t vt_rec_stack_here(const struct vt_rec_regs *regs);
-/* Only its innermost Python frames; between vt_rec_enter() and vt_rec_leave(). */
+/* Only its innermost Python frames; between vt_rec_enter() and vt_rec_leave(), or in a visit. */
 uint32_t vt_rec_stack_python(unsigned int max);
 
 /*
- * Each part's deinit runs when no thread is between vt_rec_enter() and vt_rec_leave(), even if its
- * init failed or did not run. It gives back everything mapped by init and since then.
+ * Each part's deinit runs when no thread is between vt_rec_enter() and vt_rec_leave() or within a
+ * visit, even if its init failed or did not run. It gives back everything mapped by init and since
+ * then.
  */
 
 /* ---- stacks.c: the table of stacks ---- */

@@ -33,8 +33,8 @@ void vt_rec_learn_tid(uint64_t offset);
 /* The value of vt_rec_is_inherited(). */
 void vt_rec_set_inherited(bool is);
 /*
- * After `on` was cleared: waits until no thread is between vt_rec_enter() and vt_rec_leave().
- * False: a thread still is, after a second.
+ * After `on` was cleared: waits until no thread is between vt_rec_enter() and vt_rec_leave(), or
+ * within a visit. False: a thread still is, after a second.
  */
 bool vt_rec_wait_till_empty(void);
 

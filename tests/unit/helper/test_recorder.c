@@ -187,7 +187,7 @@ static void test_nothing_is_left(void **state)
 			fake_stack.words[0] = i;
 			vt_rec_allocated(ADDR(i), 1, &no_regs);
 		}
-		assert_true(vt_recorder.memory > 20000 * sizeof(struct vt_recorder_block));
+		assert_true(vt_recorder.memory > 20000 * sizeof(struct vt_recorder_packed));
 		off();
 	}
 	assert_same_maps(before);
