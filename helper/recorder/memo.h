@@ -95,6 +95,35 @@ uint32_t vt_rec_memo_splice(void *frames, unsigned int size, uint32_t first, uin
 	return new_first;
 }
 
+/* A walk that is under way. */
+struct vt_rec_follow {
+	uint32_t from;  /* frames from here on are not met again yet */
+	uint32_t at;    /* and those before here will not be */
+	uint32_t fresh; /* frames that come before `from`, in place of those until `at` */
+	bool changed;
+};
+
+static inline bool vt_rec_follow_is_settled(const struct vt_rec_follow *f, uint32_t to)
+{
+	return f->from == to && !f->fresh;
+}
+
+/*
+ * The run of fresh frames ends before a frame that is met again (to), or at the end. False: no
+ * room. frames, size, fresh: as above; first: of the frames.
+ */
+static inline __attribute__((always_inline)) bool vt_rec_follow_settle(
+	struct vt_rec_follow *f, void *frames, unsigned int size, uint32_t *first,
+	const void *fresh, uint32_t to)
+{
+	f->changed = true;
+	if (f->from - *first + f->fresh + (VT_REC_MEMO_FRAMES - to) > VT_REC_MEMO_FRAMES)
+		return false;
+	*first = vt_rec_memo_splice(frames, size, *first, f->from, to, fresh, f->fresh);
+	f->fresh = 0;
+	return true;
+}
+
 static inline void vt_rec_memo_clear(struct vt_rec_memo *memo)
 {
 	memo->stack = VT_RECORDER_NO_STACK;

@@ -451,33 +451,16 @@ static inline uint32_t unchanged_until(const note_t *notes, uint32_t at)
 	return at;
 }
 
-/* The walk that is under way. */
-struct follow {
-	uint32_t from;  /* frames from here on are not met again yet */
-	uint32_t at;    /* and those before here will not be */
-	uint32_t fresh; /* frames that come before `from`, in place of those until `at` */
-	bool changed;
-};
-
-/* The run of fresh frames ends before a frame that is met again, or at the end. False: no room. */
-static bool settle(struct vt_rec_memo *memo, struct follow *f, uint32_t to)
+static bool settle(struct vt_rec_memo *memo, struct vt_rec_follow *f, uint32_t to)
 {
-	uint32_t first = memo->native.first;
-
-	if (f->from == to && !f->fresh)
-		return true;
-	f->changed = true;
-	if (f->from - first + f->fresh + (FRAMES - to) > FRAMES)
-		return false;
-	memo->native.first = vt_rec_memo_splice(memo->native.frames, sizeof(note_t), first, f->from,
-						to, memo->native.fresh, f->fresh);
-	f->fresh = 0;
-	return true;
+	return vt_rec_follow_is_settled(f, to) ||
+	       vt_rec_follow_settle(f, memo->native.frames, sizeof(note_t), &memo->native.first,
+				    memo->native.fresh, to);
 }
 
 /* The result of the whole walk is in the memo. False: too many frames. */
 VT_REC_HOT static bool follow(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
-			      struct follow *f)
+			      struct vt_rec_follow *f)
 {
 	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end = memo->native.end;
 	note_t *notes = memo->native.frames;
@@ -523,7 +506,7 @@ VT_REC_HOT enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs,
 						 struct vt_rec_memo *memo, uint64_t now)
 {
 	uint64_t end = native.on ? end_of_stack(regs->sp) : 0;
-	struct follow f = { 0 };
+	struct vt_rec_follow f = { 0 };
 	uint32_t recipes;
 
 	if (!end)

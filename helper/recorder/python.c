@@ -529,36 +529,15 @@ static inline uint32_t find_note(const note_t *notes, uint32_t at, uint64_t fram
 	return FRAMES;
 }
 
-/* The walk that is under way. */
-struct follow {
-	uint32_t from;  /* frames from here on are not met again yet */
-	uint32_t at;    /* and those before here will not be */
-	uint32_t fresh; /* frames that come before `from`, in place of those until `at` */
-	bool changed;
-};
-
-/* The run of fresh frames ends before a frame that is met again, or at the end. False: no room. */
-static __attribute__((noinline)) bool settle(struct vt_rec_memo *memo, struct follow *f,
+static __attribute__((noinline)) bool settle(struct vt_rec_memo *memo, struct vt_rec_follow *f,
 					     uint32_t to)
 {
-	uint32_t first = memo->python.first;
-
-	f->changed = true;
-	if (f->from - first + f->fresh + (FRAMES - to) > FRAMES)
-		return false;
-	memo->python.first = vt_rec_memo_splice(memo->python.frames, sizeof(note_t), first, f->from,
-						to, memo->python.fresh, f->fresh);
-	f->fresh = 0;
-	return true;
-}
-
-static inline bool is_settled(const struct follow *f, uint32_t to)
-{
-	return f->from == to && !f->fresh;
+	return vt_rec_follow_settle(f, memo->python.frames, sizeof(note_t), &memo->python.first,
+				    memo->python.fresh, to);
 }
 
 /* The whole chain is in the memo then. False: too many frames, or one that cannot be recorded. */
-INLINE bool follow(row_t row, uint64_t frame, struct vt_rec_memo *memo, struct follow *f)
+INLINE bool follow(row_t row, uint64_t frame, struct vt_rec_memo *memo, struct vt_rec_follow *f)
 {
 	const note_t *notes = memo->python.frames;
 
@@ -568,7 +547,7 @@ INLINE bool follow(row_t row, uint64_t frame, struct vt_rec_memo *memo, struct f
 		if (!may_be_pointer(frame))
 			return false;
 		if (found < FRAMES && is_unchanged(row, frame, &notes[found])) {
-			if (!is_settled(f, found) && !settle(memo, f, found))
+			if (!vt_rec_follow_is_settled(f, found) && !settle(memo, f, found))
 				return false;
 			f->at = f->from = unchanged_until(row, notes, found, frame, &frame);
 			continue;
@@ -581,12 +560,12 @@ INLINE bool follow(row_t row, uint64_t frame, struct vt_rec_memo *memo, struct f
 		f->fresh++;
 		frame = previous_of(row, frame);
 	}
-	return is_settled(f, FRAMES) || settle(memo, f, FRAMES);
+	return vt_rec_follow_is_settled(f, FRAMES) || settle(memo, f, FRAMES);
 }
 
 INLINE enum vt_rec_again again(row_t row, uint64_t frame, struct vt_rec_memo *memo)
 {
-	struct follow f = { .from = memo->python.first, .at = memo->python.first };
+	struct vt_rec_follow f = { .from = memo->python.first, .at = memo->python.first };
 
 	if (follow(row, frame, memo, &f))
 		return f.changed ? VT_REC_CHANGED : VT_REC_SAME;
