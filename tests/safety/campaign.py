@@ -166,7 +166,7 @@ class Round:
         self.totals.fail(self.kind.name, f"{self.kind.name}: {text}; after: {'; '.join(map(str, self.recent))}")
 
     def attack(self, seed):
-        attack = Attack(seed, self.usual, self.points, self.kind.patient, self.kind.name == "exec")
+        attack = Attack(seed, self.usual, self.points, self.kind.patient, self.kind.executes)
         self.recent.append(attack)
         outcome = attack.run(self.target.pid)
         self.totals.add(self.kind.name, attacks=1, injected=outcome.injected, killed=outcome.killed, wanted=outcome.wanted and self.kind.injectable,

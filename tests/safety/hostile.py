@@ -33,14 +33,15 @@ class Kind:
     the same ones. twin: it has deadlines, so another one runs beside it that nobody touches: what that one sees, too, is the machine's
     doing. driver: it has one of its own. limit: what is done to it when it runs. user: not as root, with so many threads at most.
     by_range: nothing of its own lies where vramtap puts things. patient: it has no deadlines, and counts no signals: gdb may hold it.
-    counts_eintr: it tells EINTR of calls that end so for any tracer (hostile_calls, victim). run: it is started by vramtap run."""
+    counts_eintr: it tells EINTR of calls that end so for any tracer (hostile_calls, victim). run: it is started by vramtap run.
+    executes: it executes itself, over and over."""
 
     def __init__(self, name, command, env=None, injectable=True, steady=False, exit_code=UNHARMED, attacks=100, weight=2, twin=True,
-                 driver=False, limit=None, user=None, by_range=True, patient=False, counts_eintr=False, run=False):
+                 driver=False, limit=None, user=None, by_range=True, patient=False, counts_eintr=False, run=False, executes=False):
         self.name, self.command, self.env, self.exit_code = name, command, env or {}, exit_code
         self.injectable, self.steady, self.attacks, self.weight, self.twin = injectable, steady, attacks, weight, twin
         self.driver, self.limit, self.user, self.by_range = driver, limit, user, by_range
-        self.patient, self.counts_eintr, self.run = patient, counts_eintr, run
+        self.patient, self.counts_eintr, self.run, self.executes = patient, counts_eintr, run, executes
         KINDS[name] = self
 
 
@@ -198,7 +199,7 @@ Kind("mimalloc", built("targets", "victim_malloc", "8"), twin=False, env=preload
 Kind("spawn", SPAWN)
 Kind("threads", THREADS)
 # Its one thread is in execve() or starts anew half of the time.
-Kind("exec", built("safety", "hostile_exec"), injectable=False, twin=False)
+Kind("exec", built("safety", "hostile_exec"), injectable=False, twin=False, executes=True)
 Kind("seccomp kill", confined("kill", "hostile_calls"), injectable=False, counts_eintr=True)
 Kind("seccomp trap", confined("trap", "hostile_state"), injectable=False)
 Kind("seccomp errno", confined("errno", "hostile_spawn"), injectable=False)
