@@ -221,7 +221,7 @@ class Bench:
             for text, value, unit in found:
                 for word, (what, must) in rows.items():
                     if word in text:
-                        self.table.take(what, {"bytes": "B"}.get(unit, unit), must, name, float(value))
+                        self.table.take(what, {"bytes": "B"}.get(unit, unit), must, name, float(value), i)
             if not found:
                 print(f"NOT RUN: recorder, {name}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
 
