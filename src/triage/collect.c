@@ -317,7 +317,13 @@ static const char *why_nothing(const struct worker *worker, int wait_status, cha
 	return buf;
 }
 
-/* For the page of the job: of the member that was added last. */
+/* The member that was added last. */
+static struct vt_member *last_of(struct vt_job *job)
+{
+	return &job->members.data[job->members.n - 1];
+}
+
+/* For the page of the job: of the last member. */
 static void keep_page(struct workers *workers, const char *text, size_t n)
 {
 	struct vt_job *job = workers->job;
@@ -325,14 +331,14 @@ static void keep_page(struct workers *workers, const char *text, size_t n)
 	if (!workers->options->page || n > MAX_PAGES - workers->n_pages)
 		return;
 	workers->n_pages += n;
-	vt_str_addn(&job->members.data[job->members.n - 1].page, text, n);
+	vt_str_addn(&last_of(job)->page, text, n);
 }
 
 /*
  * A hostile process may have taken over the worker that read it: the worker speaks for that process
  * only.
  */
-static bool add_document(struct workers *workers, const struct worker *worker)
+static bool add_document(struct workers *workers, const struct worker *worker, bool is_whole)
 {
 	const struct vt_suspect *suspect = worker->suspect;
 	const char *text = vt_str_get(&worker->document);
@@ -340,26 +346,33 @@ static bool add_document(struct workers *workers, const struct worker *worker)
 	VT_ERROR struct vt_error *err = vt_job_load_one(workers->job, text, n_member,
 							suspect->core ? 0 : suspect->label.pid);
 
-	if (!err && n_member < n)
+	if (!err && n_member < n && is_whole)
 		keep_page(workers, text + n_member + 1, n - n_member - 1);
 	return !err;
 }
 
+/*
+ * A worker that has sent its whole member may be ended after that: a process with much memory can
+ * take longer to end than anybody waits. An incomplete member is not JSON; whether the page behind
+ * it is whole cannot be told.
+ */
 static void finish(struct workers *workers, struct worker *worker, int wait_status)
 {
-	bool whole = WIFEXITED(wait_status) && !worker->why;
+	bool by_itself = WIFEXITED(wait_status) && !worker->why;
 	char buf[256];
 
 	if (worker->phase == PHASE_OVER)
 		return;
-	worker->phase = PHASE_OVER;
-	if (whole && add_document(workers, worker)) {
-		*worker->status = WEXITSTATUS(wait_status);
+	if (worker->phase == PHASE_ENDING && worker->document.n <= MAX_DOCUMENT &&
+	    !worker->document.failed && add_document(workers, worker, by_itself)) {
+		*worker->status = by_itself ? WEXITSTATUS(wait_status) :
+					      (int)last_of(workers->job)->completeness;
 	} else {
 		*worker->status = VT_EXIT_NOTHING;
 		(void)vt_job_add(workers->job, &worker->suspect->label, NULL,
 				 why_nothing(worker, wait_status, buf, sizeof(buf)));
 	}
+	worker->phase = PHASE_OVER;
 	close_pipes(worker);
 	vt_str_deinit(&worker->document);
 }

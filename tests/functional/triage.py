@@ -533,6 +533,17 @@ def test_worker_that_dies_is_a_row():
         check("signal 9" in members[pids[0]]["error"], "why", members[pids[0]]["error"])
 
 
+def test_worker_that_ends_late():
+    """What it said counts: a busy machine may take longer to end a process than it is waited for."""
+    with unrest("sleep", 2) as proc:
+        late = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=exit_group", "-e", "inject=exit_group:delay_enter=2s"]
+        env = dict(os.environ, ASAN_OPTIONS="detect_leaks=0")  # it needs ptrace for itself
+        done = subprocess.run([*late, VRAMTAP, "triage", "-q", "-o", (out := scratch()), "--children-of", str(proc.pid)], env=env, timeout=60,
+                              check=False)
+        equal([m["error"] for m in by_pid(load(out)).values()], [None] * 3, "errors")
+        equal(done.returncode, COMPLETE, "exit code")
+
+
 def test_interrupted():
     """What there is is written, and nothing stays stopped."""
     for signo, seconds in ((signal.SIGINT, 0.3), (signal.SIGTERM, 3)):

@@ -50,7 +50,7 @@ def triage(*args, out=None):
         report = json.load(file)
     if code != COMPLETE:
         limits = [one["text"] for one in report["diagnostics"] if one["level"] == "missing"]
-        limits += [one["missing"] for one in report["members"] if one["completeness"] != "complete"]
+        limits += [one["missing"] or one["error"] for one in report["members"] if one["completeness"] != "complete"]
         check(limits and all("threads were not stopped" in (one or "") for one in limits), "it is partial", limits, text[-2000:])
     check_schema(report)
     return out, report, text, seconds
