@@ -46,14 +46,16 @@ static char state_of(const char *status)
 static void look_at_thread(pid_t tid, struct threads *all)
 {
 	char status[VT_MAX_STATUS];
-	uint64_t tracer = 0, pending = 0;
+	uint64_t tracer = 0, own = 0, shared = 0;
 
 	if (!vt_status_read(tid, status, sizeof(status)))
 		return;
 	if (vt_status_field(status, "\nTracerPid:", 10, &tracer) && tracer)
 		all->tracer = (pid_t)tracer;
-	if (vt_status_field(status, "\nSigPnd:", 16, &pending) && (pending >> (SIGSTOP - 1) & 1))
-		all->stop_to_come = true;
+	/* PTRACE_ATTACH sends it to a thread, kill() to the process: whichever takes it first. */
+	vt_status_field(status, "\nSigPnd:", 16, &own);
+	vt_status_field(status, "\nShdPnd:", 16, &shared);
+	all->stop_to_come |= (own | shared) >> (SIGSTOP - 1) & 1;
 	if (state_of(status) == 'D')
 		all->sleeper = tid;
 	all->stopped |= state_of(status) == 'T';

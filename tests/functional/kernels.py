@@ -150,13 +150,14 @@ def sample(name):
 
 
 def ask(pid, path, *args, expect=PARTIAL, env=None):
-    """The report as data, and how long it took."""
+    """The report as data, and how long it took. expect: None: as what it says of the kernels has it."""
     begin = time.monotonic()
     environ = dict(os.environ, VRAMTAP_CUDA_GDB=path) if path else dict(os.environ)
     code, out, err = vramtap("report", "--json", "-", *(args or ("--kernels",)), str(pid), env=environ | (env or {}))
     took = time.monotonic() - begin
-    check(code == expect, "exit code", code, out[-300:], err)
     data = json.loads(out)
+    known = PARTIAL if data["kernels"]["why"] else COMPLETE
+    check(code == (known if expect is None else expect), "exit code", code, data["kernels"], err)
     check_schema(data)
     return data, took
 
@@ -283,11 +284,21 @@ int main(void)
 """
 ALLOCATES = """
 import time, torch
+torch.zeros(1, device="cuda")
 print("READY", flush=True)
 while True:
     torch.zeros(1000, device="cuda")
     time.sleep(0.02)
 """
+
+
+def ask_until_told(pid, path):
+    """On a busy machine a thread that spins gets no processor for a look: then vramtap says that it cannot tell, and is asked again."""
+    for _ in range(8):
+        data, _ = ask(pid, path, expect=None)
+        if "cannot be told" not in (data["kernels"]["why"] or ""):
+            return data
+    raise AssertionError(f"eight times it could not tell: {data['kernels']}")
 
 
 def test_goes_on():
@@ -296,14 +307,14 @@ def test_goes_on():
     stand_in = debugger(f">{ran}; " + sample("idle.txt"))
     for function, state, why in (("cuMemAlloc_v2", "refused", " works in the CUDA driver"), ("cuStreamSynchronize", "none", None)):
         with target([compile_c(CALLS, "-rdynamic"), function], ready="READY", env=dict(os.environ, LD_PRELOAD=stand_in_driver())) as proc:
-            data, _ = ask(proc.pid, stand_in, expect=PARTIAL if why else COMPLETE)
+            data = ask_until_told(proc.pid, stand_in)
             equal(data["kernels"]["state"], state, function)
             check(not why or why in data["kernels"]["why"], "why", data["kernels"])
             equal(os.path.exists(ran), not why, "it was started")
             check(proc_state(proc.pid) == "R", "it runs", proc_state(proc.pid))
     os.unlink(ran)
     with target(simulated_python("2.11.0") + ["-c", ALLOCATES], ready="READY") as proc:
-        data, _ = ask(proc.pid, stand_in)
+        data = ask_until_told(proc.pid, stand_in)
         check(data["kernels"]["state"] == "refused" and "PyTorch hands out memory" in data["kernels"]["why"], "allocates", data["kernels"])
         check(not os.path.exists(ran), "it was started")
 
