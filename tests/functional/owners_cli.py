@@ -84,7 +84,8 @@ def test_sums_of_modules_are_told():
         equal(groups["model.head"]["blocks"], 2 * 4, "blocks of the head")
         for columns in (80, 160):
             lines = section(report(program.pid, "--by=module", f"--width={columns}")[1], "What the blocks in use are, by module").splitlines()
-            rows = [line.split() for line in lines if re.match(r" +[\d.]+ [KMG]?i?B +", line)]
+            # A line of the sentence below, on why blocks have no owner, may begin with a size, too.
+            rows = [line.split() for line in lines if re.match(r" +[\d.]+ [KMG]?i?B +<?\d+ %", line)]
             equal(sum(int(row[3 + (row[2] == "<1")]) if row[3] != "%" else int(row[4]) for row in rows[:-1]),
                   len(blocks_of(data)), "blocks of all lines")
             check(rows[-1][-2:] == ["in", "use"], "the last line", lines)
