@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import struct
 
 from harness import (CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, Skip, check, diag_codes, equal, main, scratch, target,
                      vramtap)
@@ -164,6 +165,42 @@ def test_without_the_table(driver, version):
             shown += sum(len(s["blocks"]) for a in data["pytorch"]["allocators"] for s in a["segments"])
     check(shown > 1000, "few blocks", shown)
     compare(driver, "--hide-layout=all")  # and inside
+
+
+def objects_of_blocks(pid, data, offsets):
+    """Addresses of the Blocks in the heap: they have the address and the size of a block of the report."""
+    blocks = {struct.pack("<Q", int(b["address"], 16)): struct.pack("<Q", b["bytes"])
+              for a in data["pytorch"]["allocators"] for s in a["segments"] for b in s["blocks"]}
+    with open(f"/proc/{pid}/maps", encoding="ascii") as file:
+        start, end = next([int(x, 16) for x in line.split()[0].split("-")] for line in file if line.rstrip().endswith("[heap]"))
+    with open(f"/proc/{pid}/mem", "rb") as file:
+        file.seek(start)
+        heap = file.read(end - start)
+    ptr, size = offsets["Block.ptr"], offsets["Block.size"]
+    for addr in range(0, len(heap) - offsets["Block.sizeof"], 16):
+        known = blocks.get(heap[addr + ptr:addr + ptr + 8])
+        if known and known == heap[addr + size:addr + size + 8]:
+            yield start + addr, heap[addr + ptr:addr + ptr + 8]
+
+
+def test_leftovers_in_the_padding():
+    """A Block begins with a byte (device 0) and padding, which may have held an address before."""
+    version = listed()[-1]
+    offsets = table()[release_of(version)]["offsets"]
+    with Library(version) as driver:
+        driver("alloc 1 512")
+        found = list(objects_of_blocks(driver.pid, compare(driver), offsets))
+        equal((len(found), offsets["Block.device"]), (2, 0), "an allocated and a free block")
+        with open(f"/proc/{driver.pid}/mem", "r+b", buffering=0) as file:
+            for addr, ptr in found:
+                equal(ptr[0], 0, "a block begins at a multiple of 512, so its device stays 0")
+                file.seek(addr)
+                file.write(ptr)
+        equal(layouts_json(driver.pid)["differs"], None, "what the table says")
+        for hidden in (release_of(version), "all"):
+            codes = diag_codes(compare(driver, f"--hide-layout={hidden}"))
+            check("layout-differs" not in codes, f"{hidden} hidden:", codes)
+        check("layout-differs" not in diag_codes(compare(driver)), "nothing hidden")
 
 
 def test_hidden_rows_are_hidden():

@@ -279,6 +279,7 @@ struct extent {
 	unsigned int ptr, size; /* words */
 	size_t confirmed;       /* neighbours */
 	uint64_t sum;
+	bool tied; /* another word can be the address as well */
 };
 
 static void read_next(struct search *s, unsigned int next)
@@ -289,6 +290,21 @@ static void read_next(struct search *s, unsigned int next)
 		s->has_next[i] = vt_is_object(addr) &&
 				 !vt_mem_read(s->f->src, addr, s->next[i], s->bytes);
 	}
+}
+
+/*
+ * Takes the candidate if it is better than the best one so far. Padding keeps what the memory had
+ * before, which can be addresses as far from each other as those of two blocks. Then the address is
+ * the word behind pool, as in all releases from 2.0 to 2.15.
+ */
+static void choose_extent(const struct search *s, const struct extent *one, struct extent *best)
+{
+	unsigned int usual = s->l.pool / 8u + 1;
+	bool tied = best->confirmed && one->ptr != best->ptr && one->sum == best->sum;
+
+	if (!best->confirmed || one->sum > best->sum || (tied && one->ptr == usual))
+		*best = *one;
+	best->tied |= tied;
 }
 
 /*
@@ -318,15 +334,14 @@ static bool extent_of_links(struct search *s, unsigned int next, struct extent *
 	}
 	for (unsigned int p = 0; p < n_words(s); p++) {
 		for (unsigned int w = 0; w < n_words(s); w++) {
-			struct extent one = { p, w, agree[p][w], 0 };
+			struct extent one = { .ptr = p, .size = w, .confirmed = agree[p][w] };
 
 			if (p == w || !agree[p][w] ||
 			    !vt_torch_tolerable(total - agree[p][w], total) || !is_extent(s, p) ||
 			    !is_extent(s, w))
 				continue;
 			one.sum = sum_of(s, w);
-			if (!best->confirmed || one.sum > best->sum)
-				*best = one;
+			choose_extent(s, &one, best);
 		}
 	}
 	return best->confirmed > 0;
@@ -350,7 +365,8 @@ static bool find_linked(struct search *s)
 	if (!best.confirmed)
 		return false;
 	read_next(s, next);
-	take_field(s, VT_TORCH_BLOCK_PTR, &s->l.ptr, 8 * best.ptr, 8, VT_TORCH_HOW_SIGNATURE);
+	take_field(s, VT_TORCH_BLOCK_PTR, &s->l.ptr, 8 * best.ptr, 8,
+		   best.tied ? VT_TORCH_HOW_POSITION : VT_TORCH_HOW_SIGNATURE);
 	take_field(s, VT_TORCH_BLOCK_SIZE, &s->l.size, 8 * best.size, 8, VT_TORCH_HOW_SIGNATURE);
 	take_field(s, VT_TORCH_BLOCK_PREV, &s->l.prev, 8 * prev, 8, VT_TORCH_HOW_SIGNATURE);
 	take_field(s, VT_TORCH_BLOCK_NEXT, &s->l.next, 8 * next, 8, VT_TORCH_HOW_SIGNATURE);

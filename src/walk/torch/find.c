@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "target/live.h"
+#include "walk/python/pages.h"
 #include "walk/torch/find.h"
 #include "walk/torch/table.h"
 
@@ -125,29 +126,37 @@ static bool is_doubtful(const struct vt_torch_found *found)
 	       (found->backend == VT_TORCH_NATIVE && found->differs[0]);
 }
 
+/* Samples and their neighbours share pages: each is read once in an attempt. */
+static void attempt(struct vt_torch_finder *f, struct vt_py_pages *pages, struct vt_memsrc *src)
+{
+	vt_py_pages_init(pages, src);
+	f->src = &pages->src;
+	find_backend(f);
+}
+
 void vt_torch_find_layout(const struct vt_maps *maps, struct vt_memsrc *src, uint64_t allocator,
 			  struct vt_torch_found *found)
 {
 	struct vt_torch_finder *f VT_FREE = calloc(1, sizeof(*f));
+	struct vt_py_pages *pages VT_FREE = malloc(sizeof(*pages));
 
 	found->backend = VT_TORCH_UNKNOWN;
 	found->allocator = allocator;
 	found->row = NULL;
 	found->differs[0] = found->why[0] = '\0';
-	if (!f) {
+	if (!f || !pages) {
 		snprintf(found->why, sizeof(found->why), "out of memory");
 		return;
 	}
 	f->maps = maps;
-	f->src = src;
 	f->found = found;
 	f->allocator = allocator;
-	find_backend(f);
+	attempt(f, pages, src);
 	for (int i = 1; i < ATTEMPTS && is_doubtful(found) && !src->coherent; i++) {
 		vt_sleep_ns(pause_before(i));
 		found->row = NULL;
 		found->differs[0] = found->why[0] = '\0';
-		find_backend(f);
+		attempt(f, pages, src);
 	}
 }
 
