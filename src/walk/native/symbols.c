@@ -19,7 +19,7 @@
 
 #define MAX_DEBUGDATA (64u * 1024 * 1024)
 /* Parts into which the range of the wanted addresses of a file is divided. */
-#define N_GAPS 1024
+#define N_GAPS 4096
 #define SYMBOLS_AT_ONCE 4096
 #define MAX_RELOCS (16 * 1024 * 1024)
 #define RELOCS_AT_ONCE 512
@@ -53,10 +53,13 @@ struct scan {
 	const struct vt_symfile *file;
 	struct wanted *wanted; /* sorted by vaddr */
 	size_t n;
-	/* gaps[i]: how many wanted addresses lie below first + (i << shift) */
+	/*
+	 * gaps[i + 1]: how many wanted addresses lie below first + (i << shift); part 0 is all that
+	 * lies below first
+	 */
 	uint64_t first;
 	unsigned int shift;
-	size_t gaps[N_GAPS + 1];
+	uint32_t gaps[N_GAPS + 3];
 	/*
 	 * It has the functions that are not global, too. Otherwise, the code behind a symbol
 	 * without a size may be that of any function: musl's memset is the last global name in
@@ -109,28 +112,31 @@ static void make_gaps(struct scan *scan)
 	scan->first = n ? scan->wanted[0].vaddr : 0;
 	while (span >> scan->shift >= N_GAPS)
 		scan->shift++;
-	scan->gaps[N_GAPS] = n;
+	scan->gaps[N_GAPS + 1] = scan->gaps[N_GAPS + 2] = (uint32_t)n;
 	for (size_t i = 0; i < N_GAPS; i++) {
 		uint64_t offset = (uint64_t)i << scan->shift;
 
 		while (at < n && scan->wanted[at].vaddr - scan->first < offset)
 			at++;
-		scan->gaps[i] = at;
+		scan->gaps[i + 1] = (uint32_t)at;
 	}
+}
+
+/* The part that an address is in; N_GAPS + 1: behind the last one. Without branches. */
+static uint64_t part_of(const struct scan *scan, uint64_t vaddr)
+{
+	uint64_t part = (vaddr - scan->first) >> scan->shift;
+
+	part = part < N_GAPS ? part : N_GAPS;
+	return vaddr < scan->first ? 0 : part + 1;
 }
 
 /* The number of wanted addresses below vaddr. */
 static size_t find_gap(const struct scan *scan, uint64_t vaddr)
 {
-	uint64_t offset = vaddr - scan->first, gap = offset >> scan->shift;
-	size_t low, high;
+	uint64_t part = part_of(scan, vaddr);
+	size_t low = scan->gaps[part], high = part > N_GAPS ? scan->n : scan->gaps[part + 1];
 
-	if (vaddr <= scan->first)
-		return 0;
-	if (gap >= N_GAPS)
-		return scan->n;
-	low = scan->gaps[gap];
-	high = scan->gaps[gap + 1];
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 
@@ -151,8 +157,6 @@ static void offer_function(struct scan *scan, size_t gap, const struct candidate
 	for (; gap < scan->n && scan->wanted[gap].vaddr < end; gap++)
 		if (is_better(symbol, &scan->wanted[gap].function))
 			scan->wanted[gap].function = *symbol;
-	if (gap < scan->n && end > scan->wanted[gap].label_floor)
-		scan->wanted[gap].label_floor = end;
 }
 
 /* Only the first address behind it; the others inherit it (finish_labels). */
@@ -168,18 +172,25 @@ static void offer_label(struct scan *scan, size_t gap, const struct candidate *s
 		*label = *symbol;
 }
 
-static void offer(struct scan *scan, const Elf64_Sym *sym)
+/* It names code, and is not in another table. */
+static bool is_code(const Elf64_Sym *sym)
 {
 	unsigned int type = ELF64_ST_TYPE(sym->st_info);
+
+	return (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE) && sym->st_name &&
+	       sym->st_shndx != SHN_UNDEF && sym->st_shndx != SHN_ABS &&
+	       sym->st_shndx != SHN_COMMON;
+}
+
+static void offer(struct scan *scan, const Elf64_Sym *sym)
+{
 	struct candidate symbol = { .found = true,
 				    .rank = rank_of(sym),
 				    .value = sym->st_value,
 				    .size = sym->st_size,
 				    .name = sym->st_name };
 
-	if ((type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) ||
-	    sym->st_name == 0 || sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS ||
-	    sym->st_shndx == SHN_COMMON)
+	if (!is_code(sym))
 		return;
 
 	size_t gap = find_gap(scan, sym->st_value);
@@ -189,6 +200,49 @@ static void offer(struct scan *scan, const Elf64_Sym *sym)
 		offer_function(scan, gap, &symbol);
 	else
 		offer_label(scan, gap, &symbol);
+}
+
+/*
+ * Of half a million symbols some ten are near a wanted address. The order of .dynsym, that of its
+ * hash table, has no pattern that a processor could predict: so this comes to one branch, which is
+ * hardly ever taken. False for a symbol that offer() could do nothing with; but has_locals and
+ * floors are not kept up to date.
+ */
+static bool may_matter(const struct scan *scan, const Elf64_Sym *sym)
+{
+	uint64_t end = sym->st_value + sym->st_size;
+	bool near = scan->gaps[part_of(scan, sym->st_value)] != scan->gaps[part_of(scan, end) + 1];
+	bool local = ELF64_ST_BIND(sym->st_info) == STB_LOCAL;
+	bool label = sym->st_size == 0;
+
+	return near | ((label | (local & !scan->has_locals)) & (sym->st_shndx != SHN_UNDEF));
+}
+
+/* The end of the last symbol with a size in front of each wanted address. */
+static void raise_floor(struct scan *scan, const Elf64_Sym *sym)
+{
+	uint64_t end = sym->st_value + sym->st_size;
+	size_t gap;
+
+	if (!is_code(sym) || !sym->st_size || end < sym->st_value)
+		return;
+	gap = find_gap(scan, sym->st_value);
+	while (gap < scan->n && scan->wanted[gap].vaddr < end)
+		gap++;
+	if (gap < scan->n && end > scan->wanted[gap].label_floor)
+		scan->wanted[gap].label_floor = end;
+}
+
+/* Floors matter where a label is all that there is. */
+static bool needs_floors(const struct scan *scan)
+{
+	bool labels = false, lacks = false;
+
+	for (size_t i = 0; i < scan->n; i++) {
+		labels |= scan->wanted[i].label.found;
+		lacks |= !scan->wanted[i].function.found;
+	}
+	return scan->has_locals && labels && lacks;
 }
 
 static void finish_labels(struct scan *scan)
@@ -257,15 +311,37 @@ static bool read_names(struct scan *scan, const Elf64_Shdr *strings, struct vt_a
 	return true;
 }
 
+/* One pass over a symbol table; false: it cannot be read to its end. */
+static bool read_symbols(struct scan *scan, const Elf64_Shdr *table, Elf64_Sym *symbols,
+			 bool floors)
+{
+	uint64_t left = table->sh_size / sizeof(Elf64_Sym), offset = table->sh_offset;
+
+	if (left > VT_SYMFILE_MAX_SYMBOLS)
+		left = VT_SYMFILE_MAX_SYMBOLS;
+	while (left > 0) {
+		size_t now = left < SYMBOLS_AT_ONCE ? (size_t)left : SYMBOLS_AT_ONCE;
+
+		if (!vt_symfile_read(scan->file, offset, symbols, now * sizeof(*symbols)))
+			return false;
+		for (size_t i = 0; i < now; i++) {
+			if (floors)
+				raise_floor(scan, &symbols[i]);
+			else if (may_matter(scan, &symbols[i]))
+				offer(scan, &symbols[i]);
+		}
+		left -= now;
+		offset += now * sizeof(*symbols);
+	}
+	return true;
+}
+
 /* Reads one symbol table. False when out of memory. */
 static bool scan_table(const struct vt_symfile *file, const Elf64_Shdr *table,
 		       struct wanted *wanted, size_t n, struct vt_arena *arena)
 {
 	struct scan scan = { .file = file, .wanted = wanted, .n = n };
-	uint64_t left = table->sh_size / sizeof(Elf64_Sym), offset = table->sh_offset;
 
-	if (left > VT_SYMFILE_MAX_SYMBOLS)
-		left = VT_SYMFILE_MAX_SYMBOLS;
 	if (table->sh_entsize != sizeof(Elf64_Sym) || table->sh_link >= file->n_sections)
 		return true;
 
@@ -278,16 +354,9 @@ static bool scan_table(const struct vt_symfile *file, const Elf64_Shdr *table,
 		wanted[i].label_floor = 0;
 	}
 	make_gaps(&scan);
-	while (left > 0) {
-		size_t now = left < SYMBOLS_AT_ONCE ? (size_t)left : SYMBOLS_AT_ONCE;
-
-		if (!vt_symfile_read(file, offset, symbols, now * sizeof(*symbols)))
-			break;
-		for (size_t i = 0; i < now; i++)
-			offer(&scan, &symbols[i]);
-		left -= now;
-		offset += now * sizeof(*symbols);
-	}
+	read_symbols(&scan, table, symbols, false);
+	if (needs_floors(&scan))
+		read_symbols(&scan, table, symbols, true);
 	finish_labels(&scan);
 	return read_names(&scan, &file->sections[table->sh_link], arena);
 }
