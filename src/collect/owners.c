@@ -236,6 +236,16 @@ static void touch(struct vt_collect *c, uint64_t deadline_ns)
 }
 
 /* False: nothing has changed where the walk began, at the states of threads. */
+static bool look(struct vt_collect *c)
+{
+	struct vt_error *err = vt_pages_look(&c->owners->pages, FIRST_PAGES);
+	bool ok = !err;
+
+	vt_error_destroy(err);
+	return ok && vt_pages_first_changed(&c->owners->pages, FIRST_PAGES);
+}
+
+/* The same, of all pages. */
 static bool copy_again(struct vt_collect *c)
 {
 	struct vt_error *err = vt_pages_copy_again(&c->owners->pages);
@@ -248,11 +258,12 @@ static bool copy_again(struct vt_collect *c)
 /*
  * A program does the same again and again, and so do the allocators of its memory: what is new lies
  * mostly where something new has been before. After some looks at different moments, the copy has
- * most of the pages that the stop needs.
+ * most of the pages that the stop needs. They read a tenth of them again, so all are copied only
+ * at the stop.
  */
 static void rehearse_touching(struct vt_collect *c)
 {
-	for (int i = 0; i < REHEARSALS && copy_again(c); i++) {
+	for (int i = 0; i < REHEARSALS && look(c); i++) {
 		vt_owners_touch_frames(&c->owners->owners, vt_now_ns() + REHEARSE_NS);
 		c->owners->touched = true;
 	}
@@ -555,7 +566,8 @@ void vt_collect_owners_finish(struct vt_collect *c)
 	vt_progress("naming the owners");
 	explore_if_changed(c);
 	owners->ran = after ? !c->target.origin->stands_still && vt_outside_has_changed(c) :
-			      c->owners->copied && c->owners->pages.changed;
+		      c->owners->copied ? c->owners->pages.changed :
+					  c->owners->touched; /* it ended before the stop */
 	/* A list that was made again at the stop is of that moment. */
 	moved = c->owners->blocks_moved && c->model->torch_method != VT_METHOD_OUTSIDE;
 	owners->ran |= moved;

@@ -30,7 +30,7 @@ static void sort_tasks(struct vt_asyncio_reader *r)
 
 static struct vt_error *read_all(struct vt_asyncio_reader *r, struct vt_memsrc *src)
 {
-	VT_TRY(vt_pages_init(&r->pages, src, MAX_COPY));
+	VT_TRY(vt_pages_init_sparse(&r->pages, src, MAX_COPY));
 	VT_TRY(vt_pyheap_init(&r->heap, r->py, &r->pages, NULL));
 	vt_asyncio_list(r);
 	sort_tasks(r);

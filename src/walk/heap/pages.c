@@ -15,6 +15,11 @@
  * and a system call costs as much as the copy of some pages.
  */
 #define RUN_PAGES UINT64_C(8) /* a power of two */
+/*
+ * A look-up of some names jumps to a page for each, and reads these alone; of a huge page the
+ * kernel clears all before the first byte is there.
+ */
+#define SINGLE_PAGES ((size_t)512)
 #define FIRST_INDEX ((size_t)1 << 12)
 #define RETRY_PIECES ((size_t)64)
 #define GRAIN ((size_t)512) /* pages that one thread compares in one go */
@@ -33,6 +38,7 @@ struct vt_heap_page {
 	uint32_t slot; /* its data is at slot * VT_HEAP_PAGE */
 	uint8_t state; /* enum page_state */
 	bool hashed;   /* hash is known */
+	uint16_t look; /* the one that it was read in last */
 };
 
 static uint8_t *data_of(const struct vt_pages *pages, const struct vt_heap_page *page)
@@ -116,7 +122,12 @@ static struct vt_heap_page *add(struct vt_pages *pages, uint64_t number, uint32_
 {
 	struct vt_heap_page *page = &pages->pages[pages->n_pages++];
 
-	*page = (struct vt_heap_page){ .number = number, .slot = slot, .state = (uint8_t)state };
+	*page = (struct vt_heap_page){
+		.number = number,
+		.slot = slot,
+		.state = (uint8_t)state,
+		.look = pages->look,
+	};
 	*find(pages, number) = (uint32_t)pages->n_pages;
 	return page;
 }
@@ -144,6 +155,8 @@ static bool read_run(struct vt_pages *pages, uint64_t number)
 	uint64_t begin = number & ~(RUN_PAGES - 1), end = begin + RUN_PAGES;
 	uint64_t first = number, last = number + 1;
 
+	if (pages->n_slots < pages->n_single)
+		return false;
 	while (first > begin && !page_at(pages, first - 1))
 		first--;
 	while (last < end && !page_at(pages, last))
@@ -177,8 +190,22 @@ static bool ask(struct vt_pages *pages, struct vt_heap_page *page)
 		return false;
 	}
 	page->state = pages->over ? PAGE_AFTER : pages->copied ? PAGE_LATE : PAGE_ASKED;
+	page->look = pages->look;
 	pages->n_late += pages->copied;
 	return true;
+}
+
+/*
+ * One that cannot be read any more keeps what it had (a failed read may leave anything); that is
+ * seen when all are copied.
+ */
+static void look_again(struct vt_pages *pages, struct vt_heap_page *page)
+{
+	uint8_t data[VT_HEAP_PAGE];
+
+	page->look = pages->look;
+	if (!vt_mem_read(pages->under, page->number << VT_HEAP_PAGE_SHIFT, data, sizeof(data)))
+		memcpy(data_of(pages, page), data, sizeof(data));
 }
 
 const uint8_t *vt_pages_page(struct vt_pages *pages, uint64_t number)
@@ -191,6 +218,8 @@ const uint8_t *vt_pages_page(struct vt_pages *pages, uint64_t number)
 		return NULL;
 	if (page->state == PAGE_AHEAD && !ask(pages, page))
 		return NULL;
+	if (page->look != pages->look && pages->look)
+		look_again(pages, page);
 	pages->later |= page->state == PAGE_AFTER;
 	pages->last = number;
 	pages->last_data = data_of(pages, page);
@@ -252,7 +281,8 @@ static const void *source_direct(struct vt_memsrc *src, uint64_t addr, size_t le
 	return page ? page + at : NULL;
 }
 
-struct vt_error *vt_pages_init(struct vt_pages *pages, struct vt_memsrc *under, size_t max_bytes)
+static struct vt_error *init(struct vt_pages *pages, struct vt_memsrc *under, size_t max_bytes,
+			     size_t n_single)
 {
 	static const struct vt_memsrc_ops ops = { .read = source_read, .direct = source_direct };
 	size_t max_pages = max_bytes / VT_HEAP_PAGE;
@@ -265,6 +295,7 @@ struct vt_error *vt_pages_init(struct vt_pages *pages, struct vt_memsrc *under, 
 		.src = { .ops = &ops, .coherent = under->coherent },
 		.under = under,
 		.max_pages = max_pages,
+		.n_single = n_single,
 		.mask = FIRST_INDEX - 1,
 		.last = UINT64_MAX,
 		.index = calloc(FIRST_INDEX, sizeof(uint32_t)),
@@ -275,12 +306,24 @@ struct vt_error *vt_pages_init(struct vt_pages *pages, struct vt_memsrc *under, 
 	if (pages->data == MAP_FAILED)
 		pages->data = NULL;
 	/* Page faults cost as much as reading does. Only a wish: no result. */
-	if (pages->data)
-		madvise(pages->data, max_pages * VT_HEAP_PAGE, MADV_HUGEPAGE);
+	if (pages->data && max_pages > n_single)
+		madvise(pages->data + n_single * VT_HEAP_PAGE,
+			(max_pages - n_single) * VT_HEAP_PAGE, MADV_HUGEPAGE);
 	if (pages->data && pages->index && pages->pages)
 		return NULL;
 	vt_pages_deinit(pages);
 	return &vt_enomem;
+}
+
+struct vt_error *vt_pages_init(struct vt_pages *pages, struct vt_memsrc *under, size_t max_bytes)
+{
+	return init(pages, under, max_bytes, 0);
+}
+
+struct vt_error *vt_pages_init_sparse(struct vt_pages *pages, struct vt_memsrc *under,
+				      size_t max_bytes)
+{
+	return init(pages, under, max_bytes, SINGLE_PAGES);
 }
 
 void vt_pages_deinit(struct vt_pages *pages)
@@ -306,12 +349,12 @@ static bool is_copied(const struct vt_heap_page *page)
 }
 
 /* Pages in the order of slots: neighbours that were read together lie together, here and there. */
-static size_t pieces_of(const struct vt_pages *pages, struct vt_memvec *vec)
+static size_t pieces_of(const struct vt_pages *pages, size_t n_pages, struct vt_memvec *vec)
 {
 	uint64_t next = 0, next_slot = UINT64_MAX;
 	size_t n = 0;
 
-	for (size_t i = 0; i < pages->n_pages; i++) {
+	for (size_t i = 0; i < n_pages; i++) {
 		const struct vt_heap_page *page = &pages->pages[i];
 
 		if (!is_copied(page))
@@ -363,9 +406,9 @@ static int copy(struct vt_pages *pages, const struct vt_memvec *vec, size_t n)
 	return ret == -EFAULT ? 0 : ret;
 }
 
-struct vt_error *vt_pages_copy_again(struct vt_pages *pages)
+static struct vt_error *copy_first(struct vt_pages *pages, size_t n_pages)
 {
-	VT_FREE struct vt_memvec *vec = calloc(pages->n_pages + 1, sizeof(*vec));
+	VT_FREE struct vt_memvec *vec = calloc(n_pages + 1, sizeof(*vec));
 	int ret;
 
 	if (!vec)
@@ -375,8 +418,24 @@ struct vt_error *vt_pages_copy_again(struct vt_pages *pages)
 	pages->vanished = pages->vanished && !pages->compared;
 	pages->compared = false;
 	pages->last = UINT64_MAX;
-	ret = copy(pages, vec, pieces_of(pages, vec));
+	ret = copy(pages, vec, pieces_of(pages, n_pages, vec));
 	return ret ? vt_mem_error(pages->under, ret, "the heap") : NULL;
+}
+
+struct vt_error *vt_pages_copy_again(struct vt_pages *pages)
+{
+	pages->look = 0;
+	return copy_first(pages, pages->n_pages);
+}
+
+struct vt_error *vt_pages_look(struct vt_pages *pages, size_t n)
+{
+	n = n < pages->n_pages ? n : pages->n_pages;
+	VT_TRY(copy_first(pages, n));
+	pages->look++;
+	for (size_t i = 0; i < n; i++)
+		pages->pages[i].look = pages->look;
+	return NULL;
 }
 
 bool vt_pages_first_changed(const struct vt_pages *pages, size_t n)

@@ -32,10 +32,12 @@ struct vt_pages {
 	size_t n_pages, mask;
 	uint8_t *data;             /* one mapping that never moves; private how it is filled */
 	size_t n_slots, max_pages; /* used and there */
+	size_t n_single;           /* so many slots are filled singly */
 	uint64_t last;             /* page number of last_data; UINT64_MAX none */
 	const uint8_t *last_data;  /* what the fast path below uses */
 	size_t n_late;             /* pages read after vt_pages_copy_again() */
-	bool copied;               /* vt_pages_copy_again() was called */
+	bool copied;               /* vt_pages_copy_again() or vt_pages_look() was called */
+	uint16_t look;             /* private: number of the look; 0 none */
 	bool over;                 /* vt_pages_moment_is_over() was */
 	bool later; /* a page from after it was used; whoever asks sets it to false */
 	bool full;  /* max_pages were reached: reads of other pages fail */
@@ -46,6 +48,9 @@ struct vt_pages {
  * max_bytes bounds the copy. src.coherent is that of under. VT_ERR_NOMEM.
  */
 struct vt_error *vt_pages_init(struct vt_pages *pages, struct vt_memsrc *under, size_t max_bytes);
+/* The same for a walk that may be a short one: no page is read ahead at its beginning. */
+struct vt_error *vt_pages_init_sparse(struct vt_pages *pages, struct vt_memsrc *under,
+				      size_t max_bytes);
 void vt_pages_deinit(struct vt_pages *pages);
 
 /*
@@ -67,6 +72,12 @@ void vt_pages_remember(struct vt_pages *pages, unsigned int threads);
  * of no use.
  */
 struct vt_error *vt_pages_copy_again(struct vt_pages *pages);
+
+/*
+ * As vt_pages_copy_again(), for a walk of some of the pages while the process runs: only the first
+ * n are read again now, the others when they are used next.
+ */
+struct vt_error *vt_pages_look(struct vt_pages *pages, size_t n);
 
 /*
  * Whether vt_pages_copy_again() found a page that differs from what it was before, or that

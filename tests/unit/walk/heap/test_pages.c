@@ -278,6 +278,37 @@ static void what_is_read_after_the_moment_is_told(void **state)
 	assert_int_equal(word(161, 0), 1);
 }
 
+static void a_look_reads_what_is_used_and_the_copy_all(void **state)
+{
+	(void)state;
+	word(80, 0);
+	word(120, 0);
+	word(160, 0);
+	for (size_t i = 0; i < 2; i++) {
+		tell((struct order){ SET, 80, 0, 1 + i });
+		tell((struct order){ SET, 120, 0, 1 + i });
+		succeed(vt_pages_look(&pages, 1));
+		assert_true(vt_pages_first_changed(&pages, 1));
+		tell((struct order){ SET, 120, 8, 1 + i }); /* not read yet: it is used now */
+		assert_int_equal(word(80, 0), 1 + i);
+		assert_int_equal(word(120, 0), 1 + i);
+		assert_int_equal(word(120, 8), 1 + i);
+		tell((struct order){ SET, 120, 8, 77 }); /* once in a look */
+		assert_int_equal(word(120, 8), 1 + i);
+	}
+	/* What is new in a look is a page like others. */
+	assert_int_equal(word(200, 0), made(200, 0));
+	for (size_t i = 160; i <= 200; i += 40)
+		tell((struct order){ SET, i, 0, 5 });
+	succeed(vt_pages_copy_again(&pages));
+	assert_int_equal(word(160, 0), 5);
+	assert_int_equal(word(200, 0), 5);
+	assert_int_equal(word(120, 8), 77);
+	tell((struct order){ SET, 160, 0, 6 });
+	assert_int_equal(word(160, 0), 5);
+	assert_true(vt_pages_have_changed(&pages, 1));
+}
+
 static void a_page_that_vanished_is_missing_and_the_others_are_copied(void **state)
 {
 	uint64_t value;
@@ -397,6 +428,7 @@ int main(void)
 		TEST(a_change_of_any_bit_shows),
 		TEST(a_change_of_pages_that_nobody_asked_for_is_none),
 		TEST(what_is_read_after_the_moment_is_told),
+		TEST(a_look_reads_what_is_used_and_the_copy_all),
 		TEST(a_page_that_vanished_is_missing_and_the_others_are_copied),
 		TEST(a_process_that_ended_is_an_error),
 		TEST(pages_over_the_bound_are_not_read),
