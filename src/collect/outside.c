@@ -105,6 +105,7 @@ static void prepare_devices(struct vt_collect *c)
 
 		c->outside->devices[i].dca = dcas[i];
 		c->outside->devices[i].expected = count;
+		c->outside->devices[i].operations = vt_outside_operations(c, dcas[i]);
 		/* without it, or if there are more: allocated while the target is stopped */
 		if (count >= 0 && count <= VT_OUTSIDE_MAX_BLOCKS)
 			vt_outside_make_scratch(&c->outside->devices[i], count);

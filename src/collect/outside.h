@@ -11,9 +11,16 @@
 #define VT_OUTSIDE_MAX_BLOCKS 2000000
 #define VT_OUTSIDE_CHUNK (4u << 20)
 
+/* Allocations and frees so far. */
+struct vt_outside_count {
+	uint64_t n;
+	uint64_t when_ns; /* 0 unknown */
+};
+
 struct vt_outside_device {
 	uint64_t dca;
-	int64_t expected; /* blocks, when the report began */
+	int64_t expected;                   /* blocks, when the report began */
+	struct vt_outside_count operations; /* then */
 	struct vt_torch_scratch scratch;
 	struct vt_torch_walk *walk; /* read, not finished */
 	struct vt_torch_device_result result;
@@ -45,6 +52,9 @@ void vt_outside_sink_init(struct vt_outside_sink *sink);
 
 /* -1: they cannot be counted. */
 int64_t vt_outside_count(struct vt_collect *c, struct vt_memsrc *src, uint64_t dca);
+
+/* Counts its operations. */
+struct vt_outside_count vt_outside_operations(const struct vt_collect *c, uint64_t dca);
 
 /*
  * Memory with present pages, NULL if there is none. A child process (for source lines) does not

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads one device's allocator once, and has the memory for that. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/huge.h"
 #include "collect/outside.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* include/uapi/asm-generic/mman-common.h, Linux 5.14 */
+#endif
+
+#define PAGE 4096
 #define SPARE_BLOCKS 1024
 #define COUNT_ATTEMPTS 8 /* while the target runs, a count may fail and the next one pass */
 
@@ -23,6 +30,7 @@ static struct vt_block_rec *heap_reserve(struct vt_torch_sink *base, uint64_t n)
 
 		if (!records)
 			return NULL;
+		vt_want_huge_pages(records, capacity * sizeof(*records));
 		sink->records = records;
 		sink->capacity = capacity;
 	}
@@ -47,14 +55,32 @@ int64_t vt_outside_count(struct vt_collect *c, struct vt_memsrc *src, uint64_t d
 	return count;
 }
 
+struct vt_outside_count vt_outside_operations(const struct vt_collect *c, uint64_t dca)
+{
+	struct vt_torch_stat allocation;
+
+	if (vt_mem_read(c->target.mem, dca + c->torch.layout.stats, &allocation,
+			sizeof(allocation)))
+		return (struct vt_outside_count){ 0 };
+	return (struct vt_outside_count){
+		.n = (uint64_t)allocation.allocated + (uint64_t)allocation.freed,
+		.when_ns = vt_now_ns(),
+	};
+}
+
 void *vt_outside_map_pages(size_t size)
 {
-	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	char *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (pages == MAP_FAILED)
 		return NULL;
 	madvise(pages, size, MADV_DONTFORK);
+	vt_want_huge_pages(pages, size);
+	/* With MAP_POPULATE they would come before the wish. Not there before Linux 5.14. */
+	if (madvise(pages, size, MADV_POPULATE_WRITE) && errno != ENOMEM) {
+		for (size_t at = 0; at < size; at += PAGE)
+			((volatile char *)pages)[at] = 0;
+	}
 	return pages;
 }
 

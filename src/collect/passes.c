@@ -20,6 +20,13 @@
 #define QUIET_NS (VT_NS_PER_MS / 5)
 #define NOT_QUIET_NS (50 * VT_NS_PER_MS)
 #define REHEARSALS 3
+#define BLOCK_NS 200 /* to read one; measured: 100 to 270 */
+/*
+ * So many operations are to be expected during a pass: then it would succeed once in fifty times,
+ * if they came at random.
+ */
+#define HOPELESS 4
+#define LOOK_NS (5 * VT_NS_PER_MS) /* for the next operation, at most */
 /* are read while the target stands still before it could be asked for anything */
 #define FEW_BLOCKS 500
 
@@ -77,9 +84,33 @@ static void read_until_certain(struct reading *r)
 
 /* ---- before the stop ---- */
 
-/* The current result will not become more certain, or a thread keeps the lock. */
+/*
+ * Whether the allocator is too busy for a pass, now as since the report began. (One that was busy
+ * and rests now is not: that is when a training step waits for the GPU.)
+ */
+static bool is_hopeless(const struct reading *r)
+{
+	const struct vt_outside_count *first = &r->device->operations;
+	uint64_t pass_ns = (uint64_t)r->device->expected * BLOCK_NS;
+	struct vt_outside_count now = vt_outside_operations(r->c, r->device->dca);
+
+	if (!first->when_ns || now.when_ns <= first->when_ns || now.n <= first->n)
+		return false;
+
+	uint64_t each_ns = (now.when_ns - first->when_ns) / (now.n - first->n);
+
+	if (each_ns > pass_ns / HOPELESS)
+		return false;
+	/* There is no operation for so long in one of fifty cases. */
+	vt_sleep_ns(each_ns < LOOK_NS / HOPELESS ? HOPELESS * each_ns + QUIET_NS : LOOK_NS);
+	return vt_outside_operations(r->c, r->device->dca).n != now.n;
+}
+
+/* The current result will not become more certain, a thread keeps the lock, or it is in vain. */
 static bool rehearse_once(struct reading *r)
 {
+	if (is_hopeless(r))
+		return true;
 	vt_outside_read(r->c, r->device, r->ordinal, r->deadline_ns);
 	return !r->device->result.why[0] || r->device->result.lock == VT_LOCK_HELD_BY;
 }

@@ -66,13 +66,17 @@ def rehearsed(version):
             shares.append(data["timing"]["blocks_stopped_ms"] / data["timing"]["blocks_read_ms"])
         check(min(shares) < 0.3, "what was read before is read again while the process is stopped", shares)
         driver("busy 100")
-        for _ in range(4 if QUICK else 100):
+        shares = []
+        # Where other programs have the processors it may rest for the length of a pass.
+        while len(shares) < (4 if QUICK else 100) or (max(shares) < 0.9 and len(shares) < 40):
             data = report_json(driver.pid, "--read-only", expect=(COMPLETE, PARTIAL))
             allocator = data["pytorch"]["allocators"][0]
             check(allocator["result"] == "complete" or allocator["lock"]["state"] == "held", "result", allocator["why"])
             if allocator["result"] == "complete":
                 torch_truth.totals_agree([allocator])
+            shares.append(data["timing"]["blocks_stopped_ms"] / data["timing"]["blocks_read_ms"] if allocator["result"] == "complete" else 0)
         driver("idle")
+        check(max(shares) > 0.9, "it is read before the stop, though it changes all the time", shares)
 
 
 def test_rehearsed():
