@@ -296,7 +296,8 @@ static struct vt_error *start_lines(struct vt_stacks *s)
 				     VT_NATIVE_LINES_BUDGET_NS, &sharing, &s->lines);
 }
 
-static void unwind_all(struct vt_stacks *s)
+/* False: native frames are missing. */
+static bool unwind_all(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
 	struct vt_error *err = NULL;
@@ -306,7 +307,7 @@ static void unwind_all(struct vt_stacks *s)
 	if (err) {
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
 				      "native frames are missing", err);
-		return;
+		return false;
 	}
 	for (size_t i = 0; i < s->list.threads.n; i++) {
 		s->native[i].tid = s->list.threads.data[i].tid;
@@ -321,15 +322,47 @@ static void unwind_all(struct vt_stacks *s)
 	if (err)
 		vt_collect_diag_error(c, VT_DIAG_MISSING, VT_STAGE_STACKS,
 				      "names of native frames are missing", err);
-	if (c->options->view == VT_VIEW_PYTHON)
-		return;
-	err = start_lines(s);
-	if (err)
-		vt_collect_diag_error(c, VT_DIAG_NOTE, VT_STAGE_STACKS,
-				      "source lines of native frames are missing", err);
+	return true;
 }
 
 /* The names are complete, and they matter most: a note. */
+static void say_without_lines(struct vt_stacks *s, struct vt_error *err)
+{
+	if (err)
+		vt_collect_diag_error(s->c, VT_DIAG_NOTE, VT_STAGE_STACKS,
+				      "source lines of native frames are missing", err);
+}
+
+/*
+ * Marks the frames that the merged stack will not show. For one without a name, debug information
+ * may have one, by which the stack may be merged in another way: then all are looked up.
+ */
+static void mark_unseen(struct vt_native_stack *native, const struct vt_python_thread *python)
+{
+	size_t n = native->frames.n;
+	VT_FREE bool *shown = calloc(n + 1, sizeof(*shown));
+
+	for (size_t i = 0; i < n; i++)
+		if (!native->frames.data[i].function &&
+		    vt_native_may_have_lines(native->frames.data[i].module))
+			return;
+	if (!shown || !vt_merge_shown(native, python, shown))
+		return;
+	for (size_t i = 0; i < n; i++)
+		native->frames.data[i].unseen = !shown[i];
+}
+
+static void look_up_lines(struct vt_stacks *s)
+{
+	struct vt_collect *c = s->c;
+
+	if (c->options->view == VT_VIEW_PYTHON)
+		return;
+	for (size_t i = 0; c->options->view != VT_VIEW_NATIVE && i < s->list.threads.n; i++)
+		mark_unseen(&s->native[i], s->found[i].python);
+	say_without_lines(s, start_lines(s));
+}
+
 static void finish_lines(struct vt_stacks *s)
 {
 	struct vt_collect *c = s->c;
@@ -737,9 +770,14 @@ static void add_threads(struct vt_stacks *s)
 		return;
 	}
 	find_threads(s);
-	unwind_all(s);
+
+	bool unwound = unwind_all(s);
+
 	resolve_python(s);
 	match_python_threads(s);
+	if (unwound)
+		look_up_lines(s);
+	vt_collect_tasks(s);
 	finish_lines(s);
 	for (size_t i = 0; i < s->list.threads.n; i++)
 		add_thread(s, i);
@@ -881,7 +919,6 @@ static void finish(struct vt_collect *c)
 		add_new_threads(s);
 	}
 	add_threads(s);
-	vt_collect_tasks(s);
 	say_what_is_missing(s);
 	c->model->timing.stacks_ms = (double)(vt_now_ns() - s->start_ns) / VT_NS_PER_MS;
 	destroy(c);

@@ -480,20 +480,40 @@ static bool is_noise(const struct merge *m, size_t i, bool plain_startup)
 	return frame->function ? IS_ONE_OF(frame->function, glue) : i > 0;
 }
 
+/* What becomes of a native frame. */
+enum fate {
+	FATE_SHOWN,
+	FATE_HIDDEN,
+	FATE_RUN, /* a run of Python frames is there instead */
+};
+
+/* k: how many of the matched frames are inside of frame i. */
+static enum fate fate_of(const struct merge *m, size_t i, size_t k, bool plain_startup)
+{
+	if (k < m->n_matched && i == m->matched[k])
+		return FATE_RUN;
+	return m->n_matched == 0 || is_evaluator(&m->native->frames.data[i]) ||
+			       !is_noise(m, i, plain_startup) ?
+		       FATE_SHOWN :
+		       FATE_HIDDEN;
+}
+
 static void fill_matched(struct merge *m)
 {
 	bool plain_startup = m->n_matched > 0 && is_plain_startup(m);
 	size_t k = 0, at = 0;
 
 	for (size_t i = 0; i < native_frames(m); i++) {
-		const struct vt_native_frame *frame = &m->native->frames.data[i];
-
-		if (k < m->n_matched && i == m->matched[k]) {
+		switch (fate_of(m, i, k, plain_startup)) {
+		case FATE_RUN:
 			add_run(m, &at);
 			k++;
-		} else if (m->n_matched == 0 || is_evaluator(frame) ||
-			   !is_noise(m, i, plain_startup)) {
-			add_native(m, frame);
+			break;
+		case FATE_SHOWN:
+			add_native(m, &m->native->frames.data[i]);
+			break;
+		case FATE_HIDDEN:
+			break;
 		}
 	}
 	while (at < python_frames(m))
@@ -509,6 +529,37 @@ static void fill_apart(struct merge *m)
 	while (at < python_frames(m))
 		add_run(m, &at);
 	m->stack->merge_uncertain = m->stack->has_native && m->stack->has_python;
+}
+
+/* m->matched has room for all runs. False when the two sides do not go together. */
+static bool match(struct merge *m)
+{
+	return match_by_address(m) || match_by_name(m);
+}
+
+bool vt_merge_shown(const struct vt_native_stack *native, const struct vt_python_thread *python,
+		    bool *shown)
+{
+	struct merge m = { .native = native, .python = python };
+
+	look_at_native(&m);
+	look_at_python(&m);
+
+	VT_FREE size_t *matched = calloc(m.n_runs + 1, sizeof(*matched));
+
+	m.matched = matched;
+	if (!matched)
+		return false;
+
+	bool fits = match(&m), plain_startup = fits && m.n_matched > 0 && is_plain_startup(&m);
+
+	for (size_t i = 0, k = 0; i < native_frames(&m); i++) {
+		enum fate fate = fits ? fate_of(&m, i, k, plain_startup) : FATE_SHOWN;
+
+		shown[i] = fate == FATE_SHOWN;
+		k += fate == FATE_RUN;
+	}
+	return true;
 }
 
 bool vt_merge_stacks(const struct vt_native_stack *native, const struct vt_python_thread *python,
@@ -530,7 +581,7 @@ bool vt_merge_stacks(const struct vt_native_stack *native, const struct vt_pytho
 	m.matched = matched;
 	if (!stack->frames || !matched)
 		return false;
-	if (match_by_address(&m) || match_by_name(&m))
+	if (match(&m))
 		fill_matched(&m);
 	else
 		fill_apart(&m);

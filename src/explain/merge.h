@@ -15,6 +15,14 @@
 bool vt_merge_stacks(const struct vt_native_stack *native, const struct vt_python_thread *python,
 		     struct vt_model_stack *stack, struct vt_arena *arena);
 
+/*
+ * The same without filling anything: whether each native frame will be shown (shown[]). The names
+ * of native frames decide, so the answer is that of the names which are known by now. False when
+ * out of memory.
+ */
+bool vt_merge_shown(const struct vt_native_stack *native, const struct vt_python_thread *python,
+		    bool *shown);
+
 /* The role of a native frame next to Python frames. */
 enum vt_merge_role {
 	VT_MERGE_OTHER,

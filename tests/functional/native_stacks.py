@@ -15,7 +15,7 @@ import subprocess
 import time
 
 import report_torch
-from harness import (BUILD, CACHE, SOURCE, Skip, check, compile_c, equal, main, report_json, scratch, target)
+from harness import (BUILD, CACHE, SOURCE, Skip, check, compile_c, equal, main, report_json, scratch, stacks_json, target)
 
 STACKS = os.path.join(BUILD, "tests/functional/native_stacks")
 TARGET = os.path.join(BUILD, "tests/functional/native_stacks_target")
@@ -266,6 +266,19 @@ def check_merged(pid, version):
 
 def test_python_merged():
     each_interpreter(check_merged)
+
+
+def test_lines_of_merged_frames():
+    """Lines are looked up of the frames that are shown only: those have the lines that the native stacks show there."""
+    def places(threads):
+        return {(t["tid"], f["pc"]): (f["function"], f["file"], f["line"]) for t in threads for f in t["stack"]["frames"]
+                if f["kind"] == "native" and not f["inlined"]}
+
+    def run(pid, version):
+        native, merged = places(stacks_json(pid, "--native")["threads"]), places(stacks_json(pid)["threads"])
+        check(merged, "no native frame is merged", version)
+        equal(merged, {place: native[place] for place in merged}, f"native frames of the merged stacks, {version}")
+    each_interpreter(run)
 
 
 def test_waits():

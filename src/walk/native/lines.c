@@ -138,6 +138,11 @@ static bool is_c_library(const struct vt_module *module)
 	return false;
 }
 
+bool vt_native_may_have_lines(const struct vt_module *module)
+{
+	return module && !is_c_library(module);
+}
+
 static bool look_at_module(const struct vt_module *module, struct source *source)
 {
 	struct vt_symfile file = { .fd = module->fd, .size = module->image_size };
@@ -268,7 +273,7 @@ static bool add_source(struct vt_native_lines *lines, struct vt_modules *modules
 	VT_ERROR struct vt_error *err = vt_module_open(modules, module);
 	struct source *added;
 
-	if (err || is_c_library(module) ||
+	if (err || !vt_native_may_have_lines(module) ||
 	    !(look_at_module(module, &source) || look_at_debugfile(modules, module, &source)))
 		return true;
 	added = vt_vec_append(&lines->sources);
@@ -393,6 +398,17 @@ static bool is_any_asked(const struct vt_native_lines *lines, enum asked whom)
 	return false;
 }
 
+/* The interpreter's own unit takes longer to read than all that a merged stack shows. */
+static void drop_unseen(struct vt_native_lines *lines)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < lines->n_pcs; i++)
+		if (!lines->pcs[i].frame->unseen)
+			lines->pcs[kept++] = lines->pcs[i];
+	lines->n_pcs = kept;
+}
+
 struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_native_stack *stacks,
 				       size_t n, uint64_t budget_ns,
 				       const struct vt_native_sharing *sharing,
@@ -408,6 +424,7 @@ struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_nat
 	if (sharing)
 		lines->sharing = *sharing;
 	err = vt_native_pcs(modules, stacks, n, &lines->pcs, &lines->n_pcs);
+	drop_unseen(lines);
 	for (size_t i = 0, end; !err && i < lines->n_pcs; i = end) {
 		end = vt_native_pcs_end(lines->pcs, lines->n_pcs, i);
 		if (!add_source(lines, modules, i, end))

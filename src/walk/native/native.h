@@ -43,6 +43,7 @@ struct vt_native_frame {
 	const char *function;
 	const char *symbol; /* as in the symbol table, before demangling; NULL unknown */
 	uint64_t function_offset;
+	bool unseen; /* set by the caller: nobody will see it, so its line is not looked up */
 	/* from DWARF, if there is any (vt_native_lines_*): */
 	const char *file;                       /* NULL unknown */
 	int line;                               /* 0 unknown */
@@ -111,6 +112,8 @@ struct vt_error *vt_native_lines_start(struct vt_modules *modules, struct vt_nat
  */
 struct vt_error *vt_native_lines_finish(struct vt_native_lines *lines, struct vt_arena *arena,
 					size_t *n_missing);
+/* Whether lines are looked up at all in code of this module (NULL: of none). */
+bool vt_native_may_have_lines(const struct vt_module *module);
 void vt_native_lines_destroy(struct vt_native_lines *lines);
 
 #endif

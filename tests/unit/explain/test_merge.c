@@ -87,6 +87,28 @@ static void add_frame_text(struct vt_str *text, const struct vt_model_frame *fra
 		    name);
 }
 
+/* What is said before to be shown are the native frames that are shown, in their order. */
+static void check_shown(const struct input *in, const struct vt_python_thread *python)
+{
+	bool shown[64];
+	size_t at = 0;
+
+	assert_true(in->native.frames.n <= sizeof(shown) / sizeof(shown[0]));
+	assert_true(vt_merge_shown(&in->native, python, shown));
+	for (size_t i = 0; i < in->stack.n_frames; i++) {
+		const struct vt_model_frame *frame = &in->stack.frames[i];
+
+		if (frame->kind != VT_FRAME_NATIVE || frame->inlined)
+			continue;
+		while (at < in->native.frames.n && !shown[at])
+			at++;
+		assert_true(at < in->native.frames.n);
+		assert_int_equal(frame->pc, in->native.frames.data[at++].pc);
+	}
+	while (at < in->native.frames.n)
+		assert_false(shown[at++]);
+}
+
 /* Frames as "a b py:c"; a native one without a function as its module. */
 static const char *merged(struct input *in, bool with_python)
 {
@@ -96,6 +118,7 @@ static const char *merged(struct input *in, bool with_python)
 	in->native.complete = !in->native.why[0] && !in->native.truncated;
 	assert_true(vt_merge_stacks(&in->native, with_python ? &in->python : NULL, &in->stack,
 				    &in->arena));
+	check_shown(in, with_python ? &in->python : NULL);
 	for (size_t i = 0; i < in->stack.n_frames; i++)
 		add_frame_text(&text, &in->stack.frames[i]);
 	result = vt_arena_strdup(&in->arena, vt_str_get(&text));
