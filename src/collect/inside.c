@@ -490,6 +490,7 @@ void vt_collect_inside(struct vt_collect *c)
 		return;
 	c->helper = NULL;
 	vt_helper_destroy(helper);
+	vt_target_withdraw_maps(&c->target); /* it has the helper's mappings */
 }
 
 /* The driver has answered before, and which context is active the helper sees itself. */

@@ -116,13 +116,22 @@ static bool same_maps(const struct vt_maps *a, const struct vt_maps *b)
  */
 static struct vt_error *refresh_maps(struct vt_target *t)
 {
+	bool newer = t->newer_ns && vt_now_ns() - t->newer_ns < VT_MAPS_AGE_NS;
 	struct vt_maps maps = { 0 };
-	struct vt_error *err = vt_maps_init(&maps, t->proc.pid);
 
-	if (err) {
-		vt_error_destroy(err);
-		return NULL;
+	if (!newer) {
+		struct vt_error *err = vt_maps_init(&maps, t->proc.pid);
+
+		if (err) {
+			vt_error_destroy(err);
+			return NULL;
+		}
+		vt_target_offer_maps(t, &maps);
 	}
+	maps = t->newer;
+	t->maps_ns = t->newer_ns;
+	t->newer = (struct vt_maps){ 0 };
+	t->newer_ns = 0;
 	if (same_maps(&maps, &t->maps)) {
 		vt_maps_deinit(&maps);
 		return NULL;

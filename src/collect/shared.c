@@ -159,17 +159,10 @@ static void add_maker(struct shared *shared, pid_t pid)
 	}
 }
 
-/* Returns whether the process has any. */
-static bool add_process(struct shared *shared, pid_t pid)
+static void add_mappings(struct shared *shared, pid_t pid, const struct vt_maps *maps)
 {
-	struct vt_maps maps = { 0 };
-	VT_ERROR struct vt_error *err = vt_maps_init(&maps, pid);
-	size_t had = shared->list.n;
-
-	if (err)
-		shared->whole = false; /* not permitted, or gone */
-	for (size_t i = 0; !err && i < maps.entries.n; i++) {
-		const struct vt_map_entry *e = &maps.entries.data[i];
+	for (size_t i = 0; i < maps->entries.n; i++) {
+		const struct vt_map_entry *e = &maps->entries.data[i];
 
 		if (is_shared_file(e) &&
 		    !add(shared, (struct mapping){
@@ -183,6 +176,18 @@ static bool add_process(struct shared *shared, pid_t pid)
 				 }))
 			break;
 	}
+}
+
+/* Returns whether the process has any. known: its map; NULL: it is to be read. */
+static bool add_process(struct shared *shared, pid_t pid, const struct vt_maps *known)
+{
+	struct vt_maps maps = { 0 };
+	VT_ERROR struct vt_error *err = known ? NULL : vt_maps_init(&maps, pid);
+	size_t had = shared->list.n;
+
+	if (err)
+		shared->whole = false; /* not permitted, or gone */
+	add_mappings(shared, pid, known ? known : &maps);
 	vt_maps_deinit(&maps);
 	add_descriptors(shared, pid);
 	add_maker(shared, pid);
@@ -278,19 +283,20 @@ static void read_processes(struct vt_collect *c)
 	struct vt_model_host *host = &c->model->host;
 	struct shared shared = { .deadline_ns = vt_now_ns() + BUDGET_NS, .whole = true };
 	VT_FREE pid_t *pids = calloc(MAX_PROCESSES, sizeof(*pids));
-	bool whole = false;
+	bool whole = false,
+	     is_recent = c->target.maps_ns && vt_now_ns() - c->target.maps_ns < VT_MAPS_AGE_NS;
 	size_t n;
 
 	if (!pids)
 		return;
-	add_process(&shared, c->target.proc.pid);
+	add_process(&shared, c->target.proc.pid, is_recent ? &c->target.maps : NULL);
 	n = vt_children_list(c->target.proc.pid, pids, MAX_PROCESSES, &whole);
 	for (size_t i = 0; i < n; i++) {
 		if (vt_now_ns() > shared.deadline_ns) {
 			whole = false;
 			break;
 		}
-		host->shared_processes += add_process(&shared, pids[i]);
+		host->shared_processes += add_process(&shared, pids[i], NULL);
 	}
 	if (host->shm_known)
 		add_directory(&shared, c->target.proc.pid);

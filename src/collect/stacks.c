@@ -18,7 +18,6 @@
 #include "walk/recorder/recorder.h"
 
 #define DEBUGINFOD_NS (60 * VT_NS_PER_S) /* for all files together */
-#define MAP_AGE_NS (50 * VT_NS_PER_MS)   /* a memory map is read again when it is older */
 
 /*
  * Libraries may have been loaded since the first look (our helper's, too), unless that was a moment
@@ -27,7 +26,7 @@
 static bool is_map_old(const struct vt_collect *c)
 {
 	return ((c->options->want & VT_WANT_MEMORY) && c->options->touch == VT_TOUCH_INSIDE) ||
-	       vt_now_ns() - c->start_ns > MAP_AGE_NS;
+	       vt_now_ns() - c->start_ns > VT_MAPS_AGE_NS;
 }
 
 static void refresh_maps(struct vt_collect *c)

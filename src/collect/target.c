@@ -30,7 +30,23 @@ void vt_target_close(struct vt_target *t)
 	vt_modules_deinit(&t->modules);
 	t->origin->close(t);
 	vt_maps_deinit(&t->maps);
+	vt_maps_deinit(&t->newer);
 	vt_proc_deinit(&t->proc);
+}
+
+void vt_target_offer_maps(struct vt_target *t, struct vt_maps *maps)
+{
+	vt_maps_deinit(&t->newer);
+	t->newer = *maps;
+	t->newer_ns = vt_now_ns();
+	*maps = (struct vt_maps){ 0 };
+}
+
+void vt_target_withdraw_maps(struct vt_target *t)
+{
+	vt_maps_deinit(&t->newer);
+	t->newer = (struct vt_maps){ 0 };
+	t->newer_ns = 0;
 }
 
 struct vt_error *vt_target_lock(struct vt_target *t, uint64_t wait_ns)

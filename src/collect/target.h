@@ -69,6 +69,9 @@ struct vt_target {
 	const struct vt_origin *origin;
 	struct vt_proc proc;
 	struct vt_maps maps;
+	uint64_t maps_ns;     /* when they were last seen to be those of the process; 0: unknown */
+	struct vt_maps newer; /* what refresh_maps() takes if that was read just now; see below */
+	uint64_t newer_ns;
 	struct vt_modules modules;
 	struct vt_memsrc *mem;    /* its memory: as it is now, */
 	struct vt_memsrc *cached; /* and with pages that were read before */
@@ -82,6 +85,16 @@ struct vt_target {
 /* vt_target_close() closes what was opened, also after an error. */
 struct vt_error *vt_target_open(struct vt_target *t, const struct vt_subject *subject);
 void vt_target_close(struct vt_target *t);
+
+/*
+ * Reading the map takes a millisecond, and a report needs it at several places within moments:
+ * what was read for one is good enough for the next.
+ */
+#define VT_MAPS_AGE_NS (50 * VT_NS_PER_MS)
+/* Hands over a map that was read for something else. */
+void vt_target_offer_maps(struct vt_target *t, struct vt_maps *maps);
+/* We have changed it since. */
+void vt_target_withdraw_maps(struct vt_target *t);
 
 /* Waits for another vramtap to finish with the process; the next one waits until it is closed. */
 struct vt_error *vt_target_lock(struct vt_target *t, uint64_t wait_ns);
