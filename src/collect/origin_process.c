@@ -159,28 +159,36 @@ static void drop_helper_thread(struct vt_stacks *s)
 	s->list.threads.n = kept;
 }
 
+static struct vt_kernel_stack parse_kernel_stack(char *text, struct vt_arena *arena)
+{
+	const char *frames[VT_MAX_KERNEL_FRAMES];
+	size_t n = vt_thread_kernel_frames(text, frames, arena);
+	const char **copy = n ? vt_arena_alloc(arena, n * sizeof(*copy)) : NULL;
+
+	if (!copy)
+		return (struct vt_kernel_stack){ 0 };
+	memcpy(copy, frames, n * sizeof(*copy));
+	return (struct vt_kernel_stack){ .frames = copy, .n = n };
+}
+
 /*
  * Before the stop: a thread that a tracer holds sleeps in the tracer's stop. Failures only omit it.
  */
 static void read_kernel_stacks(struct vt_stacks *s)
 {
-	const char *frames[VT_MAX_KERNEL_FRAMES];
+	size_t n = s->list.threads.n;
+	char **texts VT_FREE = calloc(n + 1, sizeof(*texts));
 
-	s->kernel = calloc(s->list.threads.n + 1, sizeof(*s->kernel));
-	for (size_t i = 0; s->kernel && i < s->list.threads.n; i++, s->n_kernel++) {
-		const struct vt_thread_info *info = &s->list.threads.data[i];
-		size_t n = info->state == 'R' ?
-				   0 :
-				   vt_thread_kernel_stack(s->c->target.proc.pid, info->tid, frames,
-							  &s->c->model->arena);
-		const char **copy = n ? vt_arena_alloc(&s->c->model->arena, n * sizeof(*copy)) :
-					NULL;
-
-		if (!copy)
-			continue;
-		memcpy(copy, frames, n * sizeof(*copy));
-		s->kernel[i] = (struct vt_kernel_stack){ .frames = copy, .n = n };
+	s->kernel = calloc(n + 1, sizeof(*s->kernel));
+	if (!texts || !s->kernel)
+		return;
+	vt_thread_kernel_stacks(s->c->target.proc.pid, s->list.threads.data, n, texts);
+	for (size_t i = 0; i < n; i++) {
+		if (texts[i])
+			s->kernel[i] = parse_kernel_stack(texts[i], &s->c->model->arena);
+		free(texts[i]);
 	}
+	s->n_kernel = n;
 }
 
 static struct vt_error *list_threads(struct vt_stacks *s)

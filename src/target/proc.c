@@ -553,15 +553,34 @@ static int read_thread(int dirfd, pid_t tid, struct vt_thread_info *info)
 	return 0;
 }
 
+struct reading {
+	int dirfd; /* /proc/PID/task */
+	const pid_t *tids;
+	struct vt_thread_info *infos; /* tid 0: it has ended */
+};
+
+static void read_threads(void *arg, size_t first, size_t end)
+{
+	const struct reading *r = arg;
+
+	for (size_t i = first; i < end; i++) {
+		if (read_thread(r->dirfd, r->tids[i], &r->infos[i]))
+			r->infos[i].tid = 0;
+	}
+}
+
 static struct vt_error *fill_list(struct vt_thread_list *list, int dirfd, pid_t pid,
 				  const pid_t *tids, size_t n)
 {
+	struct reading reading = { .dirfd = dirfd, .tids = tids };
+
 	if (!vt_vec_reserve(&list->threads, n ? n : 1))
 		return &vt_enomem;
+	reading.infos = list->threads.data;
+	vt_task_each(n, read_threads, &reading);
 	for (size_t i = 0; i < n; i++) {
-		/* A thread that has ended since is left out. */
-		if (!read_thread(dirfd, tids[i], &list->threads.data[list->threads.n]))
-			list->threads.n++;
+		if (reading.infos[i].tid)
+			list->threads.data[list->threads.n++] = reading.infos[i];
 	}
 	if (list->threads.n == 0)
 		return no_such_process(pid);
@@ -639,15 +658,43 @@ struct vt_error *vt_thread_info_read(struct vt_thread_info *info, pid_t pid, pid
 	return NULL;
 }
 
-size_t vt_thread_kernel_stack(pid_t pid, pid_t tid, const char **frames, struct vt_arena *arena)
+static char *read_kernel_stack(pid_t pid, pid_t tid)
 {
 	char path[64], text[8192];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stack", (int)pid, (int)tid);
+	return vt_task_record(AT_FDCWD, path, text, sizeof(text)) > 0 ? strdup(text) : NULL;
+}
+
+struct kernel_stacks {
+	pid_t pid;
+	const struct vt_thread_info *infos;
+	char **texts;
+};
+
+static void read_kernel_stacks(void *arg, size_t first, size_t end)
+{
+	const struct kernel_stacks *k = arg;
+
+	for (size_t i = first; i < end; i++) {
+		const struct vt_thread_info *info = &k->infos[i];
+
+		k->texts[i] = info->state == 'R' ? NULL : read_kernel_stack(k->pid, info->tid);
+	}
+}
+
+void vt_thread_kernel_stacks(pid_t pid, const struct vt_thread_info *infos, size_t n, char **texts)
+{
+	struct kernel_stacks k = { .pid = pid, .infos = infos, .texts = texts };
+
+	vt_task_each(n, read_kernel_stacks, &k);
+}
+
+size_t vt_thread_kernel_frames(char *text, const char **frames, struct vt_arena *arena)
+{
 	char *rest = NULL;
 	size_t n = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/stack", (int)pid, (int)tid);
-	if (vt_task_record(AT_FDCWD, path, text, sizeof(text)) <= 0)
-		return 0;
 	/* "[<0>] futex_wait+0x5f/0x120", with the address in the brackets before Linux 4.11 */
 	for (char *line = strtok_r(text, "\n", &rest); line && n < VT_MAX_KERNEL_FRAMES;
 	     line = strtok_r(NULL, "\n", &rest)) {

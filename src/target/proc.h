@@ -108,11 +108,16 @@ bool vt_thread_has_children(pid_t pid, pid_t tid);
 #define VT_MAX_KERNEL_FRAMES 64
 
 /*
- * The kernel stack of a sleeping thread, innermost frame first, each "function+0x12/0x34" in arena.
- * Returns how many were stored in frames (room for VT_MAX_KERNEL_FRAMES); 0 when it may not be read
- * (only root may), or the thread runs.
+ * Sets texts[i] to the kernel's text of the kernel stack of the i-th of n threads; NULL when it may
+ * not be read (only root may), or the thread runs. The caller frees each.
  */
-size_t vt_thread_kernel_stack(pid_t pid, pid_t tid, const char **frames, struct vt_arena *arena);
+void vt_thread_kernel_stacks(pid_t pid, const struct vt_thread_info *infos, size_t n, char **texts);
+
+/*
+ * The frames of such a text (which it changes), innermost first, each "function+0x12/0x34" in
+ * arena. Returns how many were stored in frames (room for VT_MAX_KERNEL_FRAMES).
+ */
+size_t vt_thread_kernel_frames(char *text, const char **frames, struct vt_arena *arena);
 
 /*
  * A sample of a thread, taken without stopping it. The kernel shows the registers of a sleeping

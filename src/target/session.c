@@ -458,6 +458,18 @@ static struct vt_error *seize_those(struct stopping *stopping, bool parents)
 	return NULL;
 }
 
+static void find_parents(void *arg, size_t first, size_t end)
+{
+	const struct stopping *stopping = arg;
+
+	for (size_t i = first; i < end; i++) {
+		struct vt_session_thread *thread = &stopping->session->threads.data[i];
+
+		if (thread->phase == PHASE_NEW)
+			thread->is_parent = vt_task_has_children(stopping->task_dir, thread->tid);
+	}
+}
+
 /*
  * Parents come last: a traced one that is ready to run and has a signal pending, as a stop just
  * before leaves it until it gets a processor, does not take that of its child's end. The kernel
@@ -466,14 +478,13 @@ static struct vt_error *seize_those(struct stopping *stopping, bool parents)
  */
 static struct vt_error *seize_all(struct stopping *stopping)
 {
-	struct vt_session *session = stopping->session;
+	size_t n = stopping->session->threads.n;
 
-	for (size_t i = 0; i < session->threads.n; i++) {
-		struct vt_session_thread *thread = &session->threads.data[i];
-
-		if (thread->phase == PHASE_NEW)
-			thread->is_parent = vt_task_has_children(stopping->task_dir, thread->tid);
-	}
+	/* Later there are few new threads among them, and the others may stand still by then. */
+	if (stopping->n_attached)
+		find_parents(stopping, 0, n);
+	else
+		vt_task_each(n, find_parents, stopping);
 	VT_TRY(seize_those(stopping, false));
 	return seize_those(stopping, true);
 }

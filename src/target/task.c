@@ -12,8 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/parallel.h"
 #include "base/vec.h"
 #include "target/proc.h"
+#include "target/readers.h"
 
 /*
  * What getdents64() fills in (fs/readdir.c); glibc's readdir() adds a 32 KiB allocation and a copy
@@ -185,6 +187,13 @@ bool vt_task_has_children(int dirfd, pid_t tid)
 
 	snprintf(path, sizeof(path), "%d/children", (int)tid);
 	return vt_task_record(dirfd, path, first, sizeof(first)) > 0;
+}
+
+void vt_task_each(size_t n, void (*turn)(void *arg, size_t first, size_t end), void *arg)
+{
+	enum { AT_ONCE = 16, MANY = 64 };
+
+	vt_parallel(n < MANY ? 0 : vt_readers_useful(), n, AT_ONCE, turn, arg);
 }
 
 bool vt_thread_has_children(pid_t pid, pid_t tid)

@@ -54,6 +54,12 @@ bool vt_task_exists(int dirfd, pid_t tid);
  */
 bool vt_task_has_children(int dirfd, pid_t tid);
 
+/*
+ * vt_parallel() over n threads whose files turn reads, with as many threads of ours as are worth
+ * having: a file takes some 8 us, a thread 50.
+ */
+void vt_task_each(size_t n, void (*turn)(void *arg, size_t first, size_t end), void *arg);
+
 /* A positive errno of one of the above as an error about "the <what> of process <pid>". */
 struct vt_error *vt_task_error(int errnum, pid_t pid, const char *what);
 
