@@ -335,6 +335,16 @@ static void print_hooks(FILE *out, const struct vt_record_target *target)
 	fputc('\n', out);
 }
 
+/* All that the process was kept from its work for. */
+static void print_pause(FILE *out, const struct vt_record_target *target)
+{
+	char number[VT_NUM_MAX];
+
+	if (target->borrowed_ns)
+		fprintf(out, "paused   one thread, for %s\n",
+			vt_format_ms(number, (double)target->borrowed_ns / VT_NS_PER_MS));
+}
+
 static void print_on(FILE *out, const struct seen *seen)
 {
 	const struct vt_record_target *target = seen->target;
@@ -367,6 +377,7 @@ static void print_on(FILE *out, const struct seen *seen)
 	}
 	print_kept(out, target->head);
 	print_hooks(out, target);
+	print_pause(out, target);
 	if (seen->action == ACTION_ON)
 		fprintf(out,
 			"\nvramtap report %d shows what allocated the memory; vramtap record %d off ends recording.\n",
@@ -395,6 +406,7 @@ static void print_off(FILE *out, const struct seen *seen)
 	if (seen->kept)
 		fprintf(out, "memory   %s not freed: %s\n", vt_format_size(size, seen->kept),
 			target->not_inside);
+	print_pause(out, target);
 	fprintf(out, "left     the library, %s of the process's memory, in which nothing runs\n",
 		vt_format_size(size, target->resident ?
 					     target->resident->end - target->resident->base :
@@ -530,6 +542,11 @@ static struct vt_error *write_json(const void *what, const struct vt_writer_opti
 		    seen->action == ACTION_OFF ? &seen->before : seen->target->head);
 	if (seen->action == ACTION_OFF)
 		vt_json_uint(json, "kept_bytes", seen->kept);
+	if (seen->target->borrowed_ns)
+		vt_json_milli(json, "borrowed_us",
+			      (double)seen->target->borrowed_ns / VT_NS_PER_US);
+	else
+		vt_json_null(json, "borrowed_us");
 	if (seen->is_on)
 		write_on(json, seen->target);
 	vt_json_end_object(json);

@@ -16,6 +16,10 @@
 #include "walk/torch/slots.h"
 
 #define STOP_NS VT_NS_PER_S /* per thread, if hooks are removed from outside */
+/* For the helper of a vramtap that was killed: it ends after 5 s, or it waits for the loader. */
+#define ORPHAN_NS (6 * VT_NS_PER_S)
+#define ORPHAN_PART 2 /* but never longer than this part of the time for all */
+#define ORPHAN_POLL_NS (5 * VT_NS_PER_MS)
 
 /* ---- open, look ---- */
 
@@ -310,6 +314,7 @@ static struct vt_error *start_helper(struct vt_record_target *target, bool to_lo
 	vt_progress("getting inside the process");
 	VT_TRY(vt_helper_create(&t->proc, &t->modules, t->live, &options, &timing,
 				&target->helper));
+	target->borrowed_ns += timing.borrowed_ns;
 	vt_cuda_imports(&t->modules, &vt_helper_shared(target->helper)->imports);
 	return NULL;
 }
@@ -319,13 +324,54 @@ static uint64_t deadline(const struct vt_record_target *target)
 	return vt_now_ns() + target->budget_ns;
 }
 
+/* inject/stub/stub.c gives the name. */
+static bool has_other_helper(const struct vt_record_target *target)
+{
+	struct vt_thread_list list = { 0 };
+	bool found = false;
+
+	VT_ERROR struct vt_error *err = vt_thread_list_init(&list, target->process.proc.pid);
+
+	for (size_t i = 0; !err && i < list.threads.n; i++)
+		found |= !strcmp(list.threads.data[i].name, "vramtap") &&
+			 list.threads.data[i].tid != vt_helper_tid(target->helper);
+	vt_thread_list_deinit(&list);
+	return found;
+}
+
+/*
+ * The helper of a vramtap that was killed may be about to load the recorder. Two of them would stay
+ * in the process for ever, though only one is ever on.
+ */
+static void wait_for_orphan(const struct vt_record_target *target)
+{
+	uint64_t part_ns = target->budget_ns / ORPHAN_PART;
+	uint64_t until_ns = vt_now_ns() + (part_ns < ORPHAN_NS ? part_ns : ORPHAN_NS);
+
+	while (has_other_helper(target) && !vt_deadline_passed(until_ns)) {
+		(void)vt_helper_shared(target->helper); /* ours would end, too */
+		vt_sleep_ns(ORPHAN_POLL_NS);
+	}
+}
+
+static bool has_own(const struct vt_record_target *target)
+{
+	return target->resident && vt_resident_is_own(target->resident);
+}
+
 static struct vt_error *load(struct vt_record_target *target)
 {
 	struct vt_target *t = &target->process;
 
 	const struct vt_resident *own;
 
-	if (target->resident && vt_resident_is_own(target->resident))
+	if (has_own(target))
+		return NULL;
+	wait_for_orphan(target);
+	/* Always: it may have ended, and have loaded it, since the last look. */
+	refresh_maps(target);
+	VT_TRY(vt_record_look(target));
+	if (has_own(target))
 		return NULL;
 	vt_progress("loading the recorder");
 	VT_TRY(vt_recorder_load(target->helper, &t->modules, deadline(target)));

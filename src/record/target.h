@@ -25,6 +25,7 @@ struct vt_record_target {
 	bool inherited;                     /* by fork(): the parent's recording; it is not here */
 	struct vt_recorder_head *head;      /* of it; zero when there is none */
 	struct vt_helper *helper;
+	uint64_t borrowed_ns; /* how long a thread was borrowed to get inside; 0: none was */
 	/* connection to the thread that waits at the gate and does the helper's work; -1: none */
 	int gate;
 	struct vt_recorder_got *got;  /* what config.got of the last configuration points to */

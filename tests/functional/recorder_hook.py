@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 
 import torch_truth
 from harness import (BUILD, CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, VRAMTAP, Skip, check, compile_c, equal, main, scratch,
@@ -44,6 +45,7 @@ class Census:
             lines = file.read().splitlines()
         self.pid = pid
         self.library = [line for line in lines if "/memfd:vramtap-recorder-" in line]
+        self.copies = sum("/memfd:vramtap-recorder-" in line and "r-xp" in line for line in lines)
         self.helper = [line for line in lines if "/memfd:vramtap-helper-" in line]
         # The C library keeps the stack of a thread that ended, and an arena, for the next one: once.
         self.maps = len(lines)
@@ -65,10 +67,10 @@ def census_when_quiet(pid):
 
 
 def names_of_threads(pid):
-    names = set()
+    names = []
     for path in glob.glob(f"/proc/{pid}/task/*/comm"):
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-            names.add(file.read().strip())
+            names.append(file.read().strip())
     return names
 
 
@@ -159,7 +161,7 @@ def every_allocation_is_seen_once(version):
         allocator = allocator_of(pid)
         vptr = word_at(pid, allocator)
         before, _ = counted(driver)
-        said = record(pid, "on")
+        said = said_on = record(pid, "on")
         equal((said["state"], said["torch"], said["hooks"]["in_place"] > 0), ("on", True, True), f"{version}: state")
         check(word_at(pid, allocator) != vptr, "nothing was hooked")
         work(driver)
@@ -167,11 +169,12 @@ def every_allocation_is_seen_once(version):
         said = record(pid, "status")
         equal(said["torch_allocations"], after - before, f"{version}: allocations seen")
         check(0 < said["records"] <= after - before and said["stacks"] > 0, "records", said)
-        equal((said["lost"], said["without_stack"], said["evicted"]), (0, 0, 0), "lost")
+        equal((said["lost"], said["without_stack"], said["evicted"], said["borrowed_us"]), (0, 0, 0, None), "lost; nothing runs there for a look")
         check(driver("oom").endswith("oom"), "no exception came")
         equal(record(pid, "status")["out_of_memory"], said["out_of_memory"] + 1, f"{version}: out of memory")
         said = record(pid, "off", expect=COMPLETE)
         equal((said["state"], said["hooks"]["in_place"], said["kept_bytes"]), ("off", 0, 0), f"{version}: off")
+        check(0 < said["borrowed_us"] < 1e6 and 0 < said_on["borrowed_us"] < 1e6, "how long a thread was borrowed", said, said_on)
         equal(word_at(pid, allocator), vptr, "the pointer to the virtual table")
         work(other)
         equal(blocks, counted(other)[1], f"{version}: blocks with and without the recorder")
@@ -342,7 +345,34 @@ def test_the_loader_is_busy():
         said = record(job.pid, "status", expect=COMPLETE)
         equal((said["state"], said["loaded"], word_at(job.pid, job.allocator)), ("off", True, vptr), "state")
         equal(record(job.pid, "on")["state"], "on", "on, with the one that is there")
-        equal(len([line for line in Census(job.pid).library if "r-xp" in line]), 1, "libraries")
+        equal(Census(job.pid).copies, 1, "libraries")
+        record(job.pid, "off")
+
+
+def test_the_loader_is_busy_for_one_that_is_killed():
+    """Its helper loads the recorder later: the next vramtap waits for that, and does not load a second one."""
+    until = scratch("until")
+    library = compile_c(SLOW_LIBRARY, "-shared", "-fPIC", f'-DUNTIL="{until}"')
+    with Python(versions()[0]) as job:
+        job(f"load_in_thread({json.dumps(library)})")
+        with subprocess.Popen([VRAMTAP, "record", str(job.pid), "on", "--timeout", "30"], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as first:
+            # For a moment there are two while it gets inside, too.
+            seen = [time.monotonic()]
+
+            def has_waited():
+                if names_of_threads(job.pid).count("vramtap") != 2:
+                    seen[0] = time.monotonic()
+                return time.monotonic() - seen[0] > 1
+            wait_until(has_waited, 20, "the helper and the thread with the file wait")
+            first.kill()
+        with subprocess.Popen([VRAMTAP, "record", str(job.pid), "on", "--timeout", "30"], stdout=subprocess.DEVNULL) as second:
+            wait_until(lambda: names_of_threads(job.pid).count("vramtap") == 3, 20, "another helper")
+            time.sleep(5.5)  # after 5 s a helper ends that hears nothing
+            touch(until)
+            equal(second.wait(40), COMPLETE, "exit code")
+        equal(Census(job.pid).copies, 1, "libraries")
+        equal(record(job.pid, "status")["state"], "on", "state")
         record(job.pid, "off")
 
 

@@ -2,7 +2,7 @@
 """Trains the same language model from the same seed, alone or as one rank of DistributedDataParallel over NCCL (RANK and WORLD_SIZE in the
 environment), always with the same bits.
 
-usage: survives_target.py STORE
+usage: survives_target.py STORE BATCH
 
 Prints READY after the first steps. A line of standard input is a number of steps: the answer is JSON, the seconds that they took, and the
 longest ten of them. "bits" answers the last loss, a digest of all losses, and one of the parameters' and the optimizer's bits.
@@ -17,7 +17,8 @@ import time
 import torch
 
 RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-LAYERS, WIDTH, HEADS, WORDS, LENGTH, BATCH = 6, 768, 12, 4096, 256, 8
+LAYERS, WIDTH, HEADS, WORDS, LENGTH = 6, 768, 12, 4096, 256
+BATCH = int(sys.argv[2])
 WARM_UP = 20
 LOOK_EVERY = 10  # steps: as training does that logs
 
