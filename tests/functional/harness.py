@@ -261,15 +261,16 @@ def threads_held(pid):
 
 
 def stop_tool(tool, pid):
-    """At a moment at which it holds no thread of the process: that one would stand still as long as the tool does."""
-    while True:
+    """At a moment at which it holds no thread of the process: that one would stand still as long as the tool does. False: it has ended."""
+    while tool.poll() is None:
         tool.send_signal(signal.SIGSTOP)
-        wait_until(lambda: proc_state(tool.pid) in "TZ", 60, "the tool is stopped")
+        wait_until(lambda: tool.poll() is not None or proc_state(tool.pid) in "TZ", 60, "the tool is stopped")
         time.sleep(0.02)
         if not threads_held(pid):
-            return
+            return tool.poll() is None
         tool.send_signal(signal.SIGCONT)
         time.sleep(0.002)
+    return False
 
 
 def thread_count(pid):

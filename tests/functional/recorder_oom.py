@@ -462,7 +462,7 @@ def test_killed_meanwhile():
                 if i % 2:
                     watch.proc.kill()
                 else:
-                    stop_tool(watch.proc, job.pid)
+                    check(stop_tool(watch.proc, job.pid), "the tool has ended")
                 result = job.answer()
                 equal(result["type"], "torch.OutOfMemoryError", "the exception")
                 check(result["ms"] < 2500, "how long the job was kept", result)

@@ -354,11 +354,11 @@ def test_streams_what_they_cost():
 
 
 def test_streams_many_threads():
-    """1,000 of them, and none in the driver: asked at the first try."""
+    """1,000 of them: asked, though stopping them takes long. With sanitizers beside other programs (load 6) that was so in half of the looks."""
     with Program() as program:
         program.do("[thread(lambda: time.sleep(1000)) for _ in range(1000)]")
         looks = [look for _ in range(5) for look in program.streams()["looks"]]
-        check(sum(look["state"] == "asked" for look in looks) > 5, "asked", looks)
+        check(sum(look["state"] == "asked" for look in looks) > 2, "asked", looks)
 
 
 def test_streams_thread_that_cannot_be_stopped():
@@ -370,15 +370,27 @@ def test_streams_thread_that_cannot_be_stopped():
         equal([(look["state"], look["tries"]) for look in program.streams(expect=PARTIAL)["looks"]], [("not-stopped", 2)] * 2, "looks")
 
 
+def stopped_between_looks(program, vramtap):
+    """False: it was quicker."""
+    end = time.monotonic() + 5
+    while program.counts()[0] < 6:
+        check(time.monotonic() < end, "no first answer")
+        time.sleep(0.0005)
+    return stop_tool(vramtap, program.pid) and program.counts()[0] == 6
+
+
 def test_streams_late_report():
     """vramtap was long away, and the helper has ended: it is said so, and nothing is stopped for it."""
-    with Program() as program, tool(program.pid, "--json", "-") as vramtap:
-        wait_until(lambda: program.counts()[0] >= 6, 5, "the first answer")
-        stop_tool(vramtap, program.pid)
-        wait_until(lambda: not helper_is_there(program.pid), 20, "the helper has ended")
-        vramtap.send_signal(signal.SIGCONT)
-        look = json.loads(vramtap.stdout.read())["streams"]["looks"][1]
-        equal((look["state"], look["tries"], look["stopped_ms"]), ("no-helper", 0, 0), "look")
+    for _ in range(50):
+        with Program() as program, tool(program.pid, "--json", "-") as vramtap:
+            if not stopped_between_looks(program, vramtap):
+                continue
+            wait_until(lambda: not helper_is_there(program.pid), 20, "the helper has ended")
+            vramtap.send_signal(signal.SIGCONT)
+            look = json.loads(vramtap.stdout.read())["streams"]["looks"][1]
+            equal((look["state"], look["tries"], look["stopped_ms"]), ("no-helper", 0, 0), "look")
+            return
+    check(False, "never stopped between its looks")
 
 
 def test_streams_not_to_be_asked():

@@ -163,7 +163,7 @@ class Round:
     def fail(self, text):
         """Anything after it would be the first one's doing."""
         self.broken = True
-        self.totals.fail(self.kind.name, f"{self.kind.name}: {text}; after: {'; '.join(map(str, self.recent))}")
+        self.totals.fail(self.kind.name, f"{self.kind.name}/{self.seed}: {text}; after: {'; '.join(map(str, self.recent))}")
 
     def attack(self, seed):
         attack = Attack(seed, self.usual, self.points, self.kind.patient, self.kind.executes)
