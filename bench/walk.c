@@ -3,7 +3,10 @@
  * How fast the allocator walk is: a synthetic allocator of N blocks, walked in its own process (as
  * the helper does, through pointers) and through copies (as the tool does from outside). Prints the
  * best and the median of several runs, with caches that still hold the allocator ("warm") and with
- * caches full of something else ("cold", as a process finds them that did other work).
+ * caches full of something else ("cold", as a process finds them that did other work). Before each,
+ * what memory alone takes for it ("floor"): inside, to load every line of every Block that is in
+ * use, in the order of the hash table and asked for ahead, and to store a record of each; outside,
+ * to copy the pages. Neither follows a link or checks anything.
  *
  *   bench/walk [N]...
  */
@@ -17,9 +20,12 @@
 
 #include "base/clock.h"
 #include "unit/walk/torch/torch_image.h"
+#include "walk/torch/abi.h"
 #include "walk/torch/torch.h"
 
 #define RUNS 9
+#define LINE 64  /* bytes of a line of the cache */
+#define AHEAD 16 /* slots; from 12 to 96 it makes no difference that can be told from noise */
 #define FLUSH_BYTES (UINT64_C(256) << 20) /* more than any last-level cache has */
 
 struct sink {
@@ -87,6 +93,89 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static void print_ns(const char *how, bool cold, size_t n, uint64_t ns[RUNS])
+{
+	qsort(ns, RUNS, sizeof(ns[0]), by_value);
+	printf("%-13s %-5s %9zu blocks  median %9.3f ms %7.2f million blocks/s  best %7.2f million blocks/s\n",
+	       how, cold ? "cold" : "warm", n, (double)ns[RUNS / 2] / 1e6,
+	       (double)n * 1e3 / (double)ns[RUNS / 2], (double)n * 1e3 / (double)ns[0]);
+}
+
+/* Loads the lines of a Block and stores a record. */
+static void load_block(const char *block, size_t size, uint64_t record[8])
+{
+	uint64_t sum = 0;
+
+	for (size_t at = 0; at < size; at += LINE)
+		sum += *(const volatile uint64_t *)(const void *)(block + at);
+	sum += *(const volatile uint64_t *)(const void *)(block + size - sizeof(sum));
+	for (int i = 0; i < 8; i++)
+		((volatile uint64_t *)record)[i] = sum;
+}
+
+static void load_blocks(const struct image *image, const struct vt_torch_layout *layout,
+			struct vt_block_rec *recs, size_t capacity)
+{
+	struct vt_ska table;
+	const char *slots;
+	uint64_t n_slots;
+	size_t n = 0;
+
+	memcpy(&table, (void *)(uintptr_t)(image->dcas[0] + layout->active_blocks), sizeof(table));
+	slots = (const char *)(uintptr_t)table.entries;
+	n_slots = vt_ska_slots(&table);
+	for (uint64_t i = 0; i < n_slots && n < capacity; i++) {
+		const char *slot = slots + i * VT_SKA_SET_SLOT, *block, *ahead;
+
+		if (i + AHEAD < n_slots && slot[AHEAD * VT_SKA_SET_SLOT] >= 0) {
+			memcpy(&ahead, slot + AHEAD * VT_SKA_SET_SLOT + VT_SKA_VALUE,
+			       sizeof(ahead));
+			for (size_t at = 0; at < layout->block.size_of; at += LINE)
+				__builtin_prefetch(ahead + at);
+			/* Blocks are not aligned to lines */
+			__builtin_prefetch(ahead + layout->block.size_of - 1);
+		}
+		if (slot[0] < 0)
+			continue;
+		memcpy(&block, slot + VT_SKA_VALUE, sizeof(block));
+		load_block(block, layout->block.size_of, (uint64_t *)(void *)&recs[n++]);
+	}
+}
+
+static void copy_pages(const struct image *image, char *to)
+{
+	struct iovec local = { to, image->used }, remote = { image->base, image->used };
+
+	if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != (ssize_t)image->used)
+		exit(1);
+}
+
+/* What no walk can go below. */
+static void measure_floor(const struct image *image, bool inside, size_t n, bool cold)
+{
+	struct vt_block_rec *recs = memory(n * sizeof(*recs));
+	char *copy = memory(image->used);
+	struct vt_torch_layout layout;
+	uint64_t ns[RUNS];
+
+	image_layout(image, &layout);
+	for (int i = 0; i < RUNS; i++) {
+		uint64_t begin;
+
+		if (cold)
+			flush_caches();
+		begin = vt_now_ns();
+		if (inside)
+			load_blocks(image, &layout, recs, n);
+		else
+			copy_pages(image, copy);
+		ns[i] = vt_now_ns() - begin;
+	}
+	print_ns(inside ? "inside floor" : "outside floor", cold, n, ns);
+	munmap(recs, n * sizeof(*recs));
+	munmap(copy, image->used);
+}
+
 static void measure(struct image *image, const char *how, size_t n, bool cold)
 {
 	struct vt_torch_scratch scratch = { .size = vt_torch_scratch_size(n) };
@@ -114,10 +203,7 @@ static void measure(struct image *image, const char *how, size_t n, bool cold)
 		}
 		ns[i] = result.walk_ns;
 	}
-	qsort(ns, RUNS, sizeof(ns[0]), by_value);
-	printf("%-8s %-5s %9zu blocks  median %9.3f ms %7.2f million blocks/s  best %7.2f million blocks/s\n",
-	       how, cold ? "cold" : "warm", n, (double)ns[RUNS / 2] / 1e6,
-	       (double)n * 1e3 / (double)ns[RUNS / 2], (double)n * 1e3 / (double)ns[0]);
+	print_ns(how, cold, n, ns);
 	munmap(scratch.base, scratch.size);
 	munmap(sink.recs, n * sizeof(struct vt_block_rec));
 }
@@ -132,8 +218,10 @@ static void bench(size_t n)
 	image_finish(&image);
 	direct = image.src.ops;
 	for (int cold = 0; cold <= 1; cold++) {
+		measure_floor(&image, true, n, cold);
 		image.src.ops = direct;
 		measure(&image, "inside", n, cold);
+		measure_floor(&image, false, n, cold);
 		image.src.ops = &copy_ops;
 		measure(&image, "outside", n, cold);
 	}

@@ -91,12 +91,12 @@ static void ask_memory(struct vt_helper_shared *shared, struct vt_cuda_device *o
 
 /*
  * The driver keeps its data about a thread in pthread-specific storage. glibc has the values of the
- * first 32 keys inside struct pthread (2,304 bytes at the thread pointer on x86-64), and those of
- * the others in tables of 32 pairs that struct pthread points to. The right one is found on our own
- * thread: it leads to the context that was just pushed, and no longer does once that is popped.
+ * first 32 keys inside struct pthread, and those of the others in tables of 32 pairs that struct
+ * pthread points to. The right one is found on our own thread: it leads to the context that was
+ * just pushed, and no longer does once that is popped.
  * Seen with the drivers 580.159.03 and .04.
  */
-#define PTHREAD_BYTES 2304
+#define PTHREAD_BYTES VT_ARCH_PTHREAD_BYTES
 #define TABLE_WORDS 64
 
 /* The context that the driver's data at this address leads to, 0 none. */
@@ -108,14 +108,6 @@ static uint64_t context_of(uint64_t data)
 	    top % 8 || vt_sys_peek(top, &context, sizeof(context)))
 		return 0;
 	return context;
-}
-
-static uint64_t thread_pointer(void)
-{
-	uint64_t self;
-
-	__asm__ volatile("mov %%fs:0x10, %0" : "=r"(self));
-	return self;
 }
 
 struct path {
@@ -146,17 +138,18 @@ static void find_paths(uint64_t context, struct paths *paths)
 	 * The kernel reads it: in a C library with a smaller struct pthread, the stack's mapping
 	 * may end earlier.
 	 */
-	if (vt_sys_peek(thread_pointer(), self, sizeof(self)))
+	if (vt_sys_peek(vt_arch_thread_pointer() + (uint64_t)VT_ARCH_PTHREAD_AT, self,
+			sizeof(self)))
 		return;
 	for (int i = 0; i < PTHREAD_BYTES / 8; i++) {
 		if (context_of(self[i]) == context)
-			add_path(paths, i * 8, -1);
+			add_path(paths, VT_ARCH_PTHREAD_AT + i * 8, -1);
 		if (self[i] < 4096 || self[i] % 8 || vt_sys_peek(self[i], table, sizeof(table)))
 			continue;
 		/* Pairs of a sequence number and a value: even words are not values. */
 		for (int k = 1; k < TABLE_WORDS; k += 2)
 			if (context_of(table[k]) == context)
-				add_path(paths, i * 8, k * 8);
+				add_path(paths, VT_ARCH_PTHREAD_AT + i * 8, k * 8);
 	}
 }
 
@@ -164,7 +157,7 @@ static int leads_to(const struct path *path, uint64_t context)
 {
 	uint64_t data;
 
-	if (vt_sys_peek(thread_pointer() + (uint64_t)path->slot, &data, sizeof(data)))
+	if (vt_sys_peek(vt_arch_thread_pointer() + (uint64_t)path->slot, &data, sizeof(data)))
 		return 0;
 	if (path->inner >= 0 && vt_sys_peek(data + (uint64_t)path->inner, &data, sizeof(data)))
 		return 0;

@@ -65,26 +65,7 @@ static char file_stack[16384] __attribute__((aligned(16)));
  */
 long vt_load_start(long flags, void *stack, uint32_t *busy);
 __attribute__((used)) void vt_load_file(void);
-__asm__("	.text\n"
-	"	.hidden	vt_load_start\n"
-	"	.globl	vt_load_start\n"
-	"	.type	vt_load_start, @function\n"
-	"vt_load_start:\n"
-	"	mov	%rdx, %r10\n"
-	"	xor	%edx, %edx\n"
-	"	xor	%r8d, %r8d\n"
-	"	mov	$56, %eax\n" /* SYS_clone */
-	"	syscall\n"
-	"	test	%rax, %rax\n"
-	"	jz	1f\n"
-	"	ret\n"
-	"1:	xor	%ebp, %ebp\n"
-	"	call	vt_load_file\n"
-	"	xor	%edi, %edi\n"
-	"	mov	$60, %eax\n" /* SYS_exit */
-	"	syscall\n"
-	"	ud2\n"
-	"	.size	vt_load_start, . - vt_load_start\n");
+VT_ARCH_START_THREAD(vt_load_start, vt_load_file);
 
 static void wake(uint32_t *word)
 {

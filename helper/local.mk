@@ -38,6 +38,7 @@ helper_headers = \
 	helper/python.h \
 	helper/ranges.h \
 	include/vramtap/driver_abi.h \
+	$(arch_headers) \
 	include/vramtap/freestanding.h \
 	include/vramtap/helper_abi.h \
 	include/vramtap/libpools.h \
@@ -51,9 +52,9 @@ helper_headers = \
 	src/walk/torch/walk_state.h
 
 # Common with the stub (src/inject/local.mk).
-freestanding_cflags = -std=gnu11 -ffreestanding -fno-builtin -fno-stack-protector -fcf-protection=none -fvisibility=hidden \
+freestanding_cflags = -std=gnu11 -ffreestanding -fno-builtin -fno-stack-protector $(VT_ARCH_CFLAGS) -fvisibility=hidden \
 	-fno-asynchronous-unwind-tables -fno-unwind-tables -fno-exceptions -fno-lto -g0 -U_FORTIFY_SOURCE $(VT_WARNINGS)
-freestanding_ldflags = -nostdlib -Wl,-z,noexecstack -Wl,-z,max-page-size=4096 -Wl,-z,noseparate-code
+freestanding_ldflags = -nostdlib -Wl,-z,noexecstack -Wl,-z,max-page-size=$(VT_ARCH_PAGE) -Wl,-z,noseparate-code
 
 # $(call freestanding_objects,SOURCES,PART): each beside its source, under the name of the part that it is compiled for.
 freestanding_objects = $(patsubst %.S,%.$(2).o,$(patsubst %.c,%.$(2).o,$(1)))

@@ -5,21 +5,17 @@
  */
 #include <stddef.h>
 
+#include "vramtap/arch.h"
+
 void *memcpy(void *restrict to, const void *restrict from, size_t n);
 void *memmove(void *to, const void *from, size_t n);
 void *memset(void *to, int c, size_t n);
 int memcmp(const void *a, const void *b, size_t n);
 
-/*
- * rep movsb is fast for all sizes that matter here on every processor that can host a GPU of
- * interest (ERMS).
- */
 void *memcpy(void *restrict to, const void *restrict from, size_t n)
 {
-	void *ret = to;
-
-	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
-	return ret;
+	vt_bytes_copy(to, from, n);
+	return to;
 }
 
 void *memmove(void *to, const void *from, size_t n)
@@ -29,20 +25,18 @@ void *memmove(void *to, const void *from, size_t n)
 
 	if ((size_t)(d - s) >= n)
 		return memcpy(to, from, n);
-	while (n--)
-		__asm__ volatile("movb (%1), %%al; movb %%al, (%0)"
-				 :
-				 : "r"(d + n), "r"(s + n)
-				 : "al", "memory");
+	while (n--) {
+		d[n] = s[n];
+		/* else the compiler makes a call of memmove() of it */
+		__asm__ volatile("" : : : "memory");
+	}
 	return to;
 }
 
 void *memset(void *to, int c, size_t n)
 {
-	void *ret = to;
-
-	__asm__ volatile("rep stosb" : "+D"(to), "+c"(n) : "a"(c) : "memory");
-	return ret;
+	vt_bytes_set(to, c, n);
+	return to;
 }
 
 int memcmp(const void *a, const void *b, size_t n)

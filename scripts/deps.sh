@@ -3,7 +3,10 @@
 # Installs what building (and with "test": testing) vramtap needs on Debian 12 or Ubuntu 24.04. Does nothing when it is
 # all there. Prints one line for each thing that could not be had, and fails then.
 #
-# usage: deps.sh [build|test|coverage|fuzz|size]
+# usage: deps.sh [build|cross|test|coverage|fuzz|size]
+#   cross     what building for aarch64 on an x86-64 machine needs, and running unit tests of it (qemu's user mode):
+#             ./configure --host=aarch64-linux-gnu PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig
+#             Debian's cross compiler and gcc-multilib, which "test" needs, exclude each other: the later one stays.
 #   size      installs nothing: prints how many MB of packages "build" would download here, and nothing if it cannot be known
 # On success the last line of standard output is CUDA_HEADERS=DIR, for configure --with-cuda-headers; building needs none, and
 # "no" says that there are none.
@@ -19,12 +22,21 @@ test_packages='clang clang-tidy clang-format-14 shellcheck libcmocka-dev mandoc 
 libclang-rt-14-dev xz-utils procps util-linux zsh fish chromium chromium-driver python3-selenium python3-prometheus-client podman busybox-static
 mmdebstrap debhelper lintian rpm libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0'
 
+# Libraries of the other architecture (Debian's multiarch), and the programs of this one that build and run it.
+cross_libraries='libdw-dev libelf-dev libiberty-dev libzstd-dev liblzma-dev libbz2-dev zlib1g-dev libjansson-dev libcmocka-dev'
+cross_packages="crossbuild-essential-arm64 qemu-user-static $(printf '%s' "$cross_libraries" | sed 's/ /:arm64 /g; s/$/:arm64/')"
+
 say() {
 	printf 'deps: %s\n' "$*" >&2
 }
 
+# Of the architecture that its name has, else of this machine's: dpkg lists all that are there.
 installed() {
-	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+	case $1 in
+	*:*) of=${1#*:} ;;
+	*) of=$(dpkg --print-architecture) ;;
+	esac
+	dpkg-query -W -f '${db:Status-Status} ${Architecture}\n' "$1" 2>/dev/null | grep -qxE "installed ($of|all)"
 }
 
 missing_packages() {
@@ -72,6 +84,16 @@ download_size() {
 		awk '{ bytes += $3 } END { if (bytes) printf "%d\n", (bytes + 999999) / 1000000 }'
 }
 
+# dpkg has to know it before apt can see its packages.
+add_architecture() {
+	command -v dpkg >/dev/null 2>&1 || return 0
+	! dpkg --print-foreign-architectures | grep -qx "$1" || return 0
+	as_root dpkg --add-architecture "$1" || {
+		say "not root and no sudo: run as root: dpkg --add-architecture $1"
+		return 1
+	}
+}
+
 need_packages() {
 	command -v dpkg-query >/dev/null 2>&1 || {
 		say "this is not Debian or Ubuntu: install by hand what these packages bring: $*"
@@ -99,7 +121,7 @@ cuda_headers() {
 			return 0
 		}
 	done
-	if [ "$want" = build ]; then
+	if [ "$want" = build ] || [ "$want" = cross ]; then
 		echo no
 		return 0
 	fi
@@ -119,11 +141,15 @@ mkdir -p "$cache"
 # shellcheck disable=SC2086 # lists of names
 case $want in
 build) need_packages $build_packages ;;
+cross)
+	add_architecture arm64
+	need_packages $build_packages $cross_packages
+	;;
 test) need_packages $build_packages $test_packages ;;
 coverage) need_packages $build_packages $test_packages gcovr ;;
 fuzz) need_packages $build_packages clang libclang-rt-14-dev llvm gdb xz-utils ;;
 *)
-	say 'usage: deps.sh [build|test|coverage|fuzz|size]'
+	say 'usage: deps.sh [build|cross|test|coverage|fuzz|size]'
 	exit 64
 	;;
 esac

@@ -41,8 +41,8 @@ struct vt_rec_launch_target {
 	uint64_t has_more; /* it has arguments on the stack */
 };
 
-_Static_assert(sizeof(struct vt_rec_got_frame) <= 128, "driver_entry.S has room for 128 bytes");
-_Static_assert(offsetof(struct vt_rec_got_frame, args) == 64,
+_Static_assert(sizeof(struct vt_rec_got_frame) <= 96, "driver_entry.S has room for 96 bytes");
+_Static_assert(offsetof(struct vt_rec_got_frame, args) == 24,
 	       "driver_entry.S stores the arguments there");
 
 extern const uint8_t vt_rec_got_entries[], vt_rec_launch_entries[];

@@ -24,7 +24,7 @@ extern struct vt_recorder_head vt_recorder;
 
 /* Registers at a point of the allocating thread's stack, from which unwinding starts. */
 struct vt_rec_regs {
-	uint64_t pc, sp, bp, bx, r12, r13, r14, r15;
+	uint64_t pc, sp, bp;
 };
 
 /* A captured stack, on the capturing thread's own stack. */

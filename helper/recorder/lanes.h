@@ -12,9 +12,9 @@
 struct vt_rec_lane {
 	uint64_t inside; /* how many times threads have entered and not left; but for the owner */
 	uint64_t random;
-	uint32_t owner;           /* the thread that has the lane to itself, 0 none */
-	uint32_t memo_asked;      /* of the owner: memory for a memo was asked for */
-	struct vt_rec_memo *memo; /* of the owner */
+	uint32_t owner;             /* the thread that has the lane to itself, 0 none */
+	uint32_t memos_asked;       /* of the owner: memory for memos was asked for */
+	struct vt_rec_memos *memos; /* of the owner */
 	uint64_t pad[4];
 };
 

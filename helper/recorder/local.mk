@@ -1,15 +1,16 @@
 # The recorder: a library that the target loads. Freestanding like the helper, but a proper library with call frame
 # information, so that C++ exceptions, and debuggers, find their way through it. Without vector registers: the target's stay as they
-# are, and gcc does not pack into them what unwinding waits for.
+# are, and gcc does not pack into them what unwinding waits for. It unwinds on stacks that may be small, and keeps its own
+# architecture's registers only.
 recorder_sources = \
 	helper/mem.c \
 	helper/recorder/blocks.c \
 	helper/recorder/cupti.c \
 	helper/recorder/driver.c \
 	helper/recorder/driver_calls.c \
-	helper/recorder/driver_entry.S \
+	helper/recorder/arch/$(VT_ARCH)/driver_entry.S \
 	helper/recorder/driver_table.c \
-	helper/recorder/entry.S \
+	helper/recorder/arch/$(VT_ARCH)/entry.S \
 	helper/recorder/gate.c \
 	helper/recorder/got.c \
 	helper/recorder/hook.c \
@@ -35,13 +36,17 @@ recorder_headers = \
 	helper/recorder/internal.h \
 	helper/recorder/memo.h \
 	helper/recorder/unwind.h \
+	$(arch_headers) \
 	include/vramtap/freestanding.h \
 	include/vramtap/launches.h \
 	include/vramtap/recorder.h \
+	src/target/arch/arch.h \
+	src/target/arch/regs.h \
+	src/target/arch/x86_64/regs.h \
 	src/walk/native/cfi.h
 
 recorder_cflags = $(filter-out -fno-asynchronous-unwind-tables -fno-unwind-tables,$(freestanding_cflags)) \
-	-fasynchronous-unwind-tables -mgeneral-regs-only -O2 -fPIC -DVT_RECORDER_BUILD -I$(top_srcdir)/include -I$(top_srcdir)/src \
+	-fasynchronous-unwind-tables -mgeneral-regs-only -O2 -fPIC -DVT_RECORDER_BUILD -DVT_MAX_REGS=17 -I$(top_srcdir)/include -I$(top_srcdir)/src \
 	-I$(top_srcdir)/helper
 recorder_ldflags = $(freestanding_ldflags) -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,now -Wl,-s -Wl,--eh-frame-hdr \
 	-Wl,--build-id=sha1 -Wl,--hash-style=gnu -Wl,-soname,libvramtap-recorder.so -Wl,-e,vt_recorder_control

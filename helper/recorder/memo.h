@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the last walk of a lane's stacks read. A walk is a function of the registers that it begins
+ * What earlier walks of a lane's stacks read. A walk is a function of the registers that it begins
  * with, of what is known of code (recipes, code objects), and of the words that it reads. So where
  * the next walk meets a frame of the one before, it need not find out again where to read: it reads
  * the same words and compares. Those loads do not wait for each other, which is what a walk spends
@@ -30,36 +30,74 @@ struct vt_rec_memo_python {
 };
 #define VT_REC_MEMO_HIDDEN UINT64_MAX /* the frame is not shown */
 
-/* A native frame. */
+/* A native frame; small, as many of them are compared for each allocation. */
 struct vt_rec_memo_native {
-	uint64_t pc, sp, bp;
+	uint64_t pc;
+	uint64_t bp;
+	uint32_t depth; /* of the stack pointer below the end of the stack */
 	/*
 	 * How far below the next frame's stack pointer its frame pointer lies, 0: it is the same;
 	 * VT_REC_MEMO_ODD: the step to the next frame is none that the memo knows.
 	 */
-	uint64_t saved;
+	uint16_t saved;
+	bool by_bp; /* the step needs the frame pointer */
+	/*
+	 * This step or a later one needs it. Otherwise it is some value of the program's, which is
+	 * another one the next time.
+	 */
+	bool live;
 };
-#define VT_REC_MEMO_ODD UINT64_MAX
+#define VT_REC_MEMO_ODD UINT16_MAX
 
-/* Frames are at the ends of their arrays: what is behind those lies in the same page mostly. */
+/* The frames of a walk that its memo does not have yet. */
+struct vt_rec_memo_fresh {
+	struct vt_rec_memo_python python[VT_REC_MEMO_FRAMES];
+	struct vt_rec_memo_native native[VT_REC_MEMO_FRAMES];
+};
+
+/* Frames are at the ends of their arrays. What is read first is in one line of the cache. */
 struct vt_rec_memo {
-	struct {
-		struct vt_rec_memo_python fresh[VT_REC_MEMO_FRAMES];
-		struct vt_rec_memo_python frames[VT_REC_MEMO_FRAMES];
-		uint32_t first; /* the frames are those from here to the end */
-		uint32_t pause;
-		bool none; /* the thread has no Python */
-	} python;
+	struct vt_rec_memo_fresh *fresh;
 	uint32_t stack; /* of the last walks; VT_RECORDER_NO_STACK: not known */
 	struct {
-		struct vt_rec_memo_native fresh[VT_REC_MEMO_FRAMES];
-		struct vt_rec_memo_native frames[VT_REC_MEMO_FRAMES];
+		bool none;      /* the thread has no Python */
+		uint32_t first; /* the frames are those from here to the end */
+		uint32_t pause;
+	} python;
+	struct {
 		uint32_t first;
 		uint32_t pause;
 		uint32_t flags;
 		uint32_t recipes; /* the state of what is known, when the walk began */
 		uint64_t end;     /* of the stack */
 	} native;
+	/* What the next walk began with, at this stack pointer. */
+	struct vt_rec_memo *next;
+	uint64_t next_sp;
+	struct vt_rec_memo_python python_frames[VT_REC_MEMO_FRAMES];
+	struct vt_rec_memo_native native_frames[VT_REC_MEMO_FRAMES];
+};
+_Static_assert(sizeof(struct vt_rec_memo) % 64 == 0, "a memo begins with a line");
+_Static_assert(offsetof(struct vt_rec_memo, python_frames) == 64, "its head is a line");
+
+/*
+ * A program that trains allocates at the same stacks in the same order, step after step. So which
+ * memo a walk begins with is chosen by the stack before it and by its own stack pointer: mostly it
+ * is the memo of the same stack, of a step ago. Where it is not, a part of it is still the same, as
+ * all of a thread's stacks have their outermost frames in common.
+ */
+#define VT_REC_MEMOS 512         /* of a lane, at most */
+#define VT_REC_MEMO_CHUNK 8      /* are mapped at once */
+#define VT_REC_MEMO_CHOICES 2048 /* mostly one for a stack after another, as few share one */
+struct vt_rec_memos {
+	struct vt_rec_memo *last; /* of the walk before */
+	uint32_t stack;           /* the result of the walk before */
+	uint32_t n;               /* that were made */
+	uint32_t lane;
+	bool full; /* there will be no more */
+	struct vt_rec_memo *of[VT_REC_MEMO_CHOICES];
+	struct vt_rec_memo *chunks[VT_REC_MEMOS / VT_REC_MEMO_CHUNK];
+	struct vt_rec_memo_fresh fresh;
 };
 
 typedef uint64_t __attribute__((may_alias)) vt_rec_memo_word;
@@ -130,10 +168,34 @@ static inline void vt_rec_memo_clear(struct vt_rec_memo *memo)
 	memo->python.first = memo->native.first = VT_REC_MEMO_FRAMES;
 	memo->python.pause = memo->native.pause = 0;
 	memo->native.end = 0;
+	memo->next = NULL;
+	memo->next_sp = 0;
 }
 
-/* The memo of a visit's lane; NULL: there is none for this visit, or no room for one. */
-struct vt_rec_memo *vt_rec_memo_of(const struct vt_rec_visit *visit);
+/* The memos of a visit's lane; NULL: there are none for this visit, or there is no room. */
+struct vt_rec_memos *vt_rec_memos_of(const struct vt_rec_visit *visit);
+/* The one to begin a walk with that begins at this stack pointer. */
+struct vt_rec_memo *vt_rec_memo_for(struct vt_rec_memos *memos, uint64_t sp);
+
+/*
+ * A memo was read a step ago: since then the program has used all caches. Asked for at once, its
+ * lines come together.
+ */
+static inline void vt_rec_memo_fetch_python(const struct vt_rec_memo *memo)
+{
+	__builtin_prefetch(memo);
+	for (unsigned int i = 1; i <= 10; i++)
+		__builtin_prefetch((const char *)memo->native_frames - i * 64);
+}
+
+static inline void vt_rec_memo_fetch_native(const struct vt_rec_memo *memo)
+{
+	const char *at = (const char *)&memo->native_frames[memo->native.first],
+		   *end = (const char *)(memo + 1);
+
+	for (unsigned int i = 0; i < 12 && at < end; i++, at += 64)
+		__builtin_prefetch(at);
+}
 void vt_rec_memos_deinit(void);
 
 enum vt_rec_again {

@@ -37,8 +37,9 @@ _Static_assert(ADDRESS_BITS - SET_BITS + VT_RECIPE_BITS == 64, "tag and recipe a
  */
 struct thread {
 	uint64_t key; /* thread pointer */
-	uint64_t low;
+	uint64_t low; /* its low bits are the thread id's: another may get the same pointer */
 };
+#define TID_MASK (PAGE - 1)
 
 static struct {
 	struct vt_recorder_imports imports;
@@ -222,10 +223,10 @@ static bool all_there(uint64_t low, uint64_t end)
  */
 static uint64_t end_of_thread(uint64_t sp)
 {
-	uint64_t pointer, known, low = sp & ~(PAGE - 1);
+	uint64_t pointer = vt_arch_thread_pointer(), known, low = sp & ~(PAGE - 1);
+	uint64_t tid = vt_rec_tid() & TID_MASK;
 	struct thread *thread;
 
-	__asm__("mov %%fs:0, %0" : "=r"(pointer));
 	thread = &native.threads[pointer * MULTIPLIER >> (64 - THREAD_BITS)];
 	if (sp >= pointer)
 		return 0;
@@ -234,15 +235,16 @@ static uint64_t end_of_thread(uint64_t sp)
 	if (__atomic_load_n(&thread->key, __ATOMIC_ACQUIRE) == pointer) {
 		uint64_t its_low = __atomic_load_n(&thread->low, __ATOMIC_ACQUIRE);
 
-		if (__atomic_load_n(&thread->key, __ATOMIC_ACQUIRE) == pointer)
-			known = its_low;
+		if (__atomic_load_n(&thread->key, __ATOMIC_ACQUIRE) == pointer &&
+		    (its_low & TID_MASK) == tid)
+			known = its_low & ~TID_MASK;
 	}
 	if (low >= known)
 		return pointer;
 	if (!all_there(low, known))
 		return 0;
 	__atomic_store_n(&thread->key, 0, __ATOMIC_RELEASE);
-	__atomic_store_n(&thread->low, low, __ATOMIC_RELEASE);
+	__atomic_store_n(&thread->low, low | tid, __ATOMIC_RELEASE);
 	__atomic_store_n(&thread->key, pointer, __ATOMIC_RELEASE);
 	return pointer;
 }
@@ -354,11 +356,11 @@ static __attribute__((noinline)) enum step step_rarely(struct walk *w, uint64_t 
 
 /*
  * To the caller's frame. Pointers to registers, once inlined: each value of the chain depends on
- * the one before. saved: as in struct vt_rec_memo_native.
+ * the one before. saved, by_bp: as in struct vt_rec_memo_native.
  */
 static inline __attribute__((always_inline)) enum step step(uint64_t *pc, uint64_t *sp,
 							    uint64_t *bp, uint64_t end,
-							    uint64_t *saved)
+							    uint16_t *saved, bool *by_bp)
 {
 	uint64_t recipe = recipe_of(*pc), cfa;
 	enum vt_recipe_kind kind = vt_recipe_kind(recipe);
@@ -368,13 +370,15 @@ static inline __attribute__((always_inline)) enum step step(uint64_t *pc, uint64
 		enum step result = step_rarely(&w, recipe);
 
 		*saved = VT_REC_MEMO_ODD;
+		*by_bp = result != STEP_OUTER;
 		*pc = w.pc;
 		*sp = w.sp;
 		*bp = w.bp;
 		return result;
 	}
 	cfa = (kind == VT_RECIPE_SP ? *sp : *bp) + vt_recipe_offset(recipe);
-	*saved = vt_recipe_saved(recipe);
+	*by_bp = kind == VT_RECIPE_BP;
+	*saved = (uint16_t)vt_recipe_saved(recipe);
 	if (__builtin_expect(!is_cfa(cfa, *sp, end) || *saved > cfa - *sp, 0)) {
 		*saved = VT_REC_MEMO_ODD;
 		return STEP_LOST;
@@ -395,9 +399,11 @@ static inline unsigned int flags_of(enum step result)
 
 void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames *frames)
 {
-	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end, saved;
+	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end;
 	uint64_t *words = frames->words + frames->n_words_python;
 	unsigned int n = 0, flags = 0;
+	uint16_t saved;
+	bool by_bp;
 
 	if (!native.on)
 		return;
@@ -416,7 +422,7 @@ void vt_rec_native_capture(const struct vt_rec_regs *regs, struct vt_rec_frames 
 			break;
 		}
 		words[n++] = pc;
-		result = step(&pc, &sp, &bp, end, &saved);
+		result = step(&pc, &sp, &bp, end, &saved, &by_bp);
 		if (__builtin_expect(result != STEP_OK, 0)) {
 			flags |= flags_of(result);
 			if (result != STEP_GUESSED)
@@ -438,24 +444,55 @@ typedef struct vt_rec_memo_native note_t;
  * From a frame that the walk before had, too: how far the words that led on are what they were. All
  * of them lie between that frame and the end of the stack, which is the same stack.
  */
-static inline uint32_t unchanged_until(const note_t *notes, uint32_t at)
+static inline uint32_t unchanged_until(const note_t *notes, uint32_t at, uint64_t end)
 {
 	for (; at + 1 < FRAMES && notes[at].saved != VT_REC_MEMO_ODD; at++) {
 		const note_t *next = &notes[at + 1];
+		uint64_t sp = end - next->depth;
 
-		if (load(next->sp - WORD) != next->pc)
+		if (load(sp - WORD) != next->pc)
 			break;
-		if (notes[at].saved && load(next->sp - notes[at].saved) != next->bp)
+		if (next->live && notes[at].saved && load(sp - notes[at].saved) != next->bp)
 			break;
 	}
 	return at;
 }
 
+/* The frame pointer of the frame after a note that has one saved. */
+static inline uint64_t saved_bp(const note_t *note, uint64_t end)
+{
+	return load(end - note[1].depth - note->saved);
+}
+
+/* The frame pointer of a note, if all since `from`, of which it is bp, are unchanged. */
+static inline uint64_t bp_of(const note_t *notes, uint32_t from, uint32_t at, uint64_t bp,
+			     uint64_t end)
+{
+	for (uint32_t i = at; i > from; i--)
+		if (notes[i - 1].saved)
+			return saved_bp(&notes[i - 1], end);
+	return bp;
+}
+
+/* After a change: what all frame pointers are by now, and which of them matter. */
+static void look_at_frame_pointers(note_t *notes, uint32_t first, uint64_t end)
+{
+	bool live = false;
+
+	for (uint32_t i = first; i + 1 < FRAMES; i++)
+		if (notes[i].saved != VT_REC_MEMO_ODD)
+			notes[i + 1].bp = notes[i].saved ? saved_bp(&notes[i], end) : notes[i].bp;
+	for (uint32_t i = FRAMES; i-- > first;) {
+		live = notes[i].by_bp || (live && !notes[i].saved);
+		notes[i].live = live;
+	}
+}
+
 static bool settle(struct vt_rec_memo *memo, struct vt_rec_follow *f, uint32_t to)
 {
 	return vt_rec_follow_is_settled(f, to) ||
-	       vt_rec_follow_settle(f, memo->native.frames, sizeof(note_t), &memo->native.first,
-				    memo->native.fresh, to);
+	       vt_rec_follow_settle(f, memo->native_frames, sizeof(note_t), &memo->native.first,
+				    memo->fresh->native, to);
 }
 
 /* The result of the whole walk is in the memo. False: too many frames. */
@@ -463,34 +500,38 @@ VT_REC_HOT static bool follow(const struct vt_rec_regs *regs, struct vt_rec_memo
 			      struct vt_rec_follow *f)
 {
 	uint64_t pc = regs->pc, sp = regs->sp, bp = regs->bp, end = memo->native.end;
-	note_t *notes = memo->native.frames;
+	note_t *notes = memo->native_frames;
 	unsigned int flags = 0;
 
 	while (pc) {
 		enum step result;
 		note_t *note;
 
-		while (f->at < FRAMES && notes[f->at].sp < sp)
+		while (f->at < FRAMES && end - notes[f->at].depth < sp)
 			f->at++;
 		note = &notes[f->at];
-		if (f->at < FRAMES && note->sp == sp && note->pc == pc && note->bp == bp) {
-			if (!settle(memo, f, f->at))
+		if (f->at < FRAMES && end - note->depth == sp && note->pc == pc &&
+		    (note->bp == bp || !note->live)) {
+			uint32_t met = f->at;
+
+			if (!settle(memo, f, met))
 				return false;
-			f->at = unchanged_until(notes, f->at);
+			note->bp = bp;
+			f->at = unchanged_until(notes, met, end);
 			note = &notes[f->at];
-			f->from = ++f->at;
+			bp = bp_of(notes, met, f->at++, bp, end);
+			f->from = f->at;
 			pc = note->pc;
-			sp = note->sp;
-			bp = note->bp;
+			sp = end - note->depth;
 		} else {
 			if (f->from - memo->native.first + f->fresh >= FRAMES)
 				return false;
-			note = &memo->native.fresh[f->fresh++];
+			note = &memo->fresh->native[f->fresh++];
 			note->pc = pc;
-			note->sp = sp;
+			note->depth = (uint32_t)(end - sp);
 			note->bp = bp;
 		}
-		result = step(&pc, &sp, &bp, end, &note->saved);
+		result = step(&pc, &sp, &bp, end, &note->saved, &note->by_bp);
 		if (__builtin_expect(result != STEP_OK, 0)) {
 			flags |= flags_of(result);
 			if (result != STEP_GUESSED)
@@ -499,7 +540,11 @@ VT_REC_HOT static bool follow(const struct vt_rec_regs *regs, struct vt_rec_memo
 	}
 	f->changed |= flags != memo->native.flags;
 	memo->native.flags = flags;
-	return settle(memo, f, FRAMES);
+	if (!settle(memo, f, FRAMES))
+		return false;
+	if (f->changed)
+		look_at_frame_pointers(notes, memo->native.first, end);
+	return true;
 }
 
 VT_REC_HOT enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs,
@@ -509,7 +554,7 @@ VT_REC_HOT enum vt_rec_again vt_rec_native_again(const struct vt_rec_regs *regs,
 	struct vt_rec_follow f = { 0 };
 	uint32_t recipes;
 
-	if (!end)
+	if (!end || end - regs->sp > UINT32_MAX)
 		return VT_REC_UNKNOWN;
 	if (memo->native.pause) {
 		memo->native.pause--;
@@ -538,8 +583,8 @@ void vt_rec_native_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *
 	uint64_t index = frames->n_words_python, sum = frames->hash;
 
 	for (uint32_t i = first; i < FRAMES; i++) {
-		words[i - first] = memo->native.frames[i].pc;
-		sum += vt_rec_word_hash(memo->native.frames[i].pc, index++);
+		words[i - first] = memo->native_frames[i].pc;
+		sum += vt_rec_word_hash(memo->native_frames[i].pc, index++);
 	}
 	frames->hash = sum;
 	frames->n_native = (uint16_t)(FRAMES - first);

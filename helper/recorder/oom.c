@@ -304,31 +304,18 @@ void vt_rec_out_of_memory(enum vt_recorder_oom_kind kind, uint64_t requested, in
 
 /* ---- the personality routine ---- */
 
-/*
- * The registers here (the callee-saved ones as they are in this function), from which unwinding
- * starts.
- */
+/* The registers here, from which unwinding starts. */
 static inline __attribute__((always_inline)) void registers_here(struct vt_rec_regs *regs)
 {
 	__asm__ volatile("lea 0f(%%rip), %%rax\n"
 			 "0:\n\t"
 			 "mov %%rax, %c[pc](%[regs])\n\t"
 			 "mov %%rsp, %c[sp](%[regs])\n\t"
-			 "mov %%rbp, %c[bp](%[regs])\n\t"
-			 "mov %%rbx, %c[bx](%[regs])\n\t"
-			 "mov %%r12, %c[r12](%[regs])\n\t"
-			 "mov %%r13, %c[r13](%[regs])\n\t"
-			 "mov %%r14, %c[r14](%[regs])\n\t"
-			 "mov %%r15, %c[r15](%[regs])"
+			 "mov %%rbp, %c[bp](%[regs])"
 			 :
 			 : [regs] "r"(regs), [pc] "i"(offsetof(struct vt_rec_regs, pc)),
 			   [sp] "i"(offsetof(struct vt_rec_regs, sp)),
-			   [bp] "i"(offsetof(struct vt_rec_regs, bp)),
-			   [bx] "i"(offsetof(struct vt_rec_regs, bx)),
-			   [r12] "i"(offsetof(struct vt_rec_regs, r12)),
-			   [r13] "i"(offsetof(struct vt_rec_regs, r13)),
-			   [r14] "i"(offsetof(struct vt_rec_regs, r14)),
-			   [r15] "i"(offsetof(struct vt_rec_regs, r15))
+			   [bp] "i"(offsetof(struct vt_rec_regs, bp))
 			 : "rax", "memory");
 }
 

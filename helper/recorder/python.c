@@ -532,14 +532,14 @@ static inline uint32_t find_note(const note_t *notes, uint32_t at, uint64_t fram
 static __attribute__((noinline)) bool settle(struct vt_rec_memo *memo, struct vt_rec_follow *f,
 					     uint32_t to)
 {
-	return vt_rec_follow_settle(f, memo->python.frames, sizeof(note_t), &memo->python.first,
-				    memo->python.fresh, to);
+	return vt_rec_follow_settle(f, memo->python_frames, sizeof(note_t), &memo->python.first,
+				    memo->fresh->python, to);
 }
 
 /* The whole chain is in the memo then. False: too many frames, or one that cannot be recorded. */
 INLINE bool follow(row_t row, uint64_t frame, struct vt_rec_memo *memo, struct vt_rec_follow *f)
 {
-	const note_t *notes = memo->python.frames;
+	const note_t *notes = memo->python_frames;
 
 	while (frame) {
 		uint32_t found = find_note(notes, f->at, frame);
@@ -555,7 +555,7 @@ INLINE bool follow(row_t row, uint64_t frame, struct vt_rec_memo *memo, struct v
 		if (found < FRAMES)
 			f->at = found + 1;
 		if (f->from - memo->python.first + f->fresh >= FRAMES ||
-		    !look_at_frame(row, frame, &memo->python.fresh[f->fresh]))
+		    !look_at_frame(row, frame, &memo->fresh->python[f->fresh]))
 			return false;
 		f->fresh++;
 		frame = previous_of(row, frame);
@@ -580,7 +580,7 @@ void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *
 	uint32_t n = 0;
 
 	for (uint32_t i = memo->python.first; i < FRAMES; i++) {
-		const note_t *note = &memo->python.frames[i];
+		const note_t *note = &memo->python_frames[i];
 		uint64_t index = (uint64_t)(words - frames->words);
 
 		if (note->word == VT_REC_MEMO_HIDDEN)

@@ -85,13 +85,14 @@ uint32_t changed_stack(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
 	return memo->stack;
 }
 
-VT_REC_HOT static uint32_t stack_again(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
-				       uint64_t now)
+VT_REC_HOT static uint32_t stack_with(const struct vt_rec_regs *regs, struct vt_rec_memo *memo,
+				      uint64_t now)
 {
 	enum vt_rec_again python = VT_REC_SAME, native = VT_REC_SAME;
 
-	if (!vt_recorder.python && !vt_recorder.native)
-		return VT_RECORDER_NO_STACK;
+	vt_rec_memo_fetch_python(memo);
+	if (vt_recorder.native)
+		vt_rec_memo_fetch_native(memo);
 	if (vt_recorder.python)
 		python = vt_rec_python_again(memo);
 	if (vt_recorder.native)
@@ -99,6 +100,18 @@ VT_REC_HOT static uint32_t stack_again(const struct vt_rec_regs *regs, struct vt
 	if (python == VT_REC_SAME && native == VT_REC_SAME && memo->stack != VT_RECORDER_NO_STACK)
 		return memo->stack;
 	return changed_stack(regs, memo, python, native);
+}
+
+VT_REC_HOT static uint32_t stack_again(const struct vt_rec_regs *regs, struct vt_rec_memos *memos,
+				       uint64_t now)
+{
+	struct vt_rec_memo *memo;
+
+	if (!vt_recorder.python && !vt_recorder.native)
+		return VT_RECORDER_NO_STACK;
+	memo = vt_rec_memo_for(memos, regs->sp);
+	memos->stack = memo ? stack_with(regs, memo, now) : stack_here(regs);
+	return memos->stack;
 }
 
 uint32_t vt_rec_stack_python(unsigned int max)
@@ -122,11 +135,11 @@ VT_REC_HOT void vt_rec_allocated(uint64_t addr, uint64_t size, const struct vt_r
 	vt_rec_block_expect(addr);
 	rate = __atomic_load_n(&vt_recorder.sample_now, __ATOMIC_RELAXED);
 	if (is_sampled(size, rate)) {
-		struct vt_rec_memo *memo = vt_rec_memo_of(&visit);
+		struct vt_rec_memos *memos = vt_rec_memos_of(&visit);
 		uint64_t now = vt_rec_now();
+		uint32_t stack = memos ? stack_again(regs, memos, now) : stack_here(regs);
 
-		vt_rec_block_put(addr, size, memo ? stack_again(regs, memo, now) : stack_here(regs),
-				 rate, now);
+		vt_rec_block_put(addr, size, stack, rate, now);
 	} else {
 		vt_rec_block_drop(addr);
 	}

@@ -45,6 +45,9 @@ static uint32_t stop(void)
 	vt_rec_array_deinit(&vt_recorder.codes, sizeof(struct vt_recorder_code));
 	vt_rec_blocks_deinit();
 	vt_rec_stacks_deinit();
+	/* A thread of the parent may have been in between counting a piece and keeping it. */
+	if (vt_rec_is_inherited())
+		vt_recorder.memory = 0;
 	vt_rec_set_inherited(false);
 	mapped = false;
 	vt_rec_wiped.ours = 0;

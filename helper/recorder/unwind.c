@@ -13,6 +13,7 @@
 #include <link.h>
 #include <stddef.h>
 
+#include "target/arch/x86_64/regs.h"
 #include "walk/native/cfi.h"
 
 /*
@@ -46,6 +47,8 @@ static const Elf64_Phdr *segment_of(const struct dl_phdr_info *info, uint64_t ad
 }
 
 static const uint32_t unknown = (uint32_t)VT_RECIPE_UNKNOWN << VT_RECIPE_OFFSET_BITS;
+
+static const struct vt_arch_abi abi = VT_ABI_X86_64;
 
 /* ---- rows ---- */
 
@@ -113,7 +116,7 @@ static uint32_t recipe_in(const struct dl_phdr_info *info, uint64_t pc)
 	struct vt_cfi_row row;
 	struct vt_cfi cfi;
 
-	if (!vt_cfi_init_loaded(&cfi, info->dlpi_phdr,
+	if (!vt_cfi_init_loaded(&cfi, &abi, info->dlpi_phdr,
 				info->dlpi_phnum < MAX_PHDRS ? info->dlpi_phnum : MAX_PHDRS,
 				info->dlpi_addr))
 		return unknown;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The only operating system interface of the helper (and of the stub that starts it): raw system
- * calls of x86-64 Linux. They return the result or a negative errno; nothing here touches errno,
- * the C library or any state of the target.
+ * calls of Linux (vramtap/arch.h). They return the result or a negative errno; nothing here touches
+ * errno, the C library or any state of the target.
  */
 #ifndef VRAMTAP_FREESTANDING_H
 #define VRAMTAP_FREESTANDING_H
@@ -11,32 +11,7 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 
-static inline __attribute__((always_inline)) long vt_sys6(long nr, long a, long b, long c, long d,
-							  long e, long f)
-{
-	register long r10 __asm__("r10") = d;
-	register long r8 __asm__("r8") = e;
-	register long r9 __asm__("r9") = f;
-	long ret;
-
-	__asm__ volatile("syscall"
-			 : "=a"(ret)
-			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return ret;
-}
-
-static inline __attribute__((always_inline)) long vt_sys4(long nr, long a, long b, long c, long d)
-{
-	register long r10 __asm__("r10") = d;
-	long ret;
-
-	__asm__ volatile("syscall"
-			 : "=a"(ret)
-			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10)
-			 : "rcx", "r11", "memory");
-	return ret;
-}
+#include "vramtap/arch.h"
 
 static inline __attribute__((always_inline)) long vt_sys2(long nr, long a, long b)
 {

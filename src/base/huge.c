@@ -4,13 +4,15 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
+#include "base/page.h"
+
 #define LARGE ((size_t)4 << 20) /* malloc() gives such pieces a mapping of their own */
-#define PAGE ((uintptr_t)4096)
 
 void vt_want_huge_pages(void *data, size_t bytes)
 {
-	uintptr_t start = ((uintptr_t)data + PAGE - 1) & ~(PAGE - 1);
-	uintptr_t end = ((uintptr_t)data + bytes) & ~(PAGE - 1);
+	uintptr_t page = (uintptr_t)vt_page_size();
+	uintptr_t start = ((uintptr_t)data + page - 1) & ~(page - 1);
+	uintptr_t end = ((uintptr_t)data + bytes) & ~(page - 1);
 
 	if (bytes < LARGE)
 		return;

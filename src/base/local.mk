@@ -16,6 +16,7 @@ src_base_libbase_a_SOURCES = \
 	src/base/map.c src/base/map.h \
 	src/base/nearest.c src/base/nearest.h \
 	src/base/memfd.c src/base/memfd.h \
+	src/base/page.h \
 	src/base/null.c src/base/null.h \
 	src/base/parallel.c src/base/parallel.h \
 	src/base/progress.c src/base/progress.h \

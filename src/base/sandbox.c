@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/close.h"
 #include "base/null.h"
+#include "vramtap/arch.h"
 
 /*
  * What malloc() and the standard library need to compute and to exit; AddressSanitizer calls
@@ -106,7 +107,7 @@ static bool filter_calls(void)
 
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						 offsetof(struct seccomp_data, arch));
-	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0,
+	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VT_ARCH_AUDIT, 0,
 						 N_ALLOWED + 1);
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						 offsetof(struct seccomp_data, nr));

@@ -372,7 +372,7 @@ static struct vt_error *answer_release(struct ask *ask)
 	VT_TRY(vt_gdb_may_release(state));
 	vt_gdb_set_number(&ask->answer, "_vt_pid", (uint64_t)state->pid);
 	vt_gdb_set_number(&ask->answer, "_vt_tid", (uint64_t)(selected ? selected->tid : 0));
-	vt_gdb_set_number(&ask->answer, "_vt_sp", selected ? selected->regs.r[VT_REG_RSP] : 0);
+	vt_gdb_set_number(&ask->answer, "_vt_sp", selected ? vt_regs_sp(&selected->regs) : 0);
 	vt_gdb_set_number(&ask->answer, "_vt_frame", state->frame > 0 ? (uint64_t)state->frame : 0);
 	vt_gdb_set_number(&ask->answer, "_vt_on_device", state->on_device);
 	vt_gdb_set_number(&ask->answer, "vt_released", 1);
@@ -402,7 +402,7 @@ static struct vt_error *answer_select(struct ask *ask)
 			vt_gdb_command(&ask->answer, "pipe thread %d | cat >/dev/null",
 				       thread->number);
 		if (state->was_frame > 0 && !state->was_on_device &&
-		    thread->regs.r[VT_REG_RSP] == state->was_sp)
+		    vt_regs_sp(&thread->regs) == state->was_sp)
 			vt_gdb_command(&ask->answer, "select-frame 0x%x",
 				       (unsigned int)state->was_frame);
 	}

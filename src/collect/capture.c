@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "collect/stacks.h"
+#include "target/arch/native.h"
 
 #define STACK_BYTES_PER_THREAD (256 * 1024)
 #define STACK_BYTES_TOTAL (16 * 1024 * 1024)
@@ -33,67 +34,112 @@ void vt_round_deinit(struct vt_round *round)
 }
 
 /*
- * The current context of a thread, as the driver keeps it (see context_slot in helper_abi.h); 0
- * none.
+ * Replaces each word that is not 0 by the one that the target has offset bytes behind that address,
+ * 0 if it cannot be read: all with one call of the kernel, as the threads are stopped meanwhile.
  */
-static uint64_t current_context(const struct vt_collect *c, uint64_t thread_pointer)
+static void follow(struct vt_memsrc *src, uint64_t *words, struct vt_memvec *pieces, size_t n,
+		   uint64_t offset)
 {
-	struct vt_memsrc *src = vt_live_cached_source(c->target.live);
-	uint64_t word = 0;
+	size_t n_pieces = 0;
 
-	if (vt_mem_read_u64(src, thread_pointer + (uint64_t)c->context_slot, &word) ||
-	    (c->context_inner >= 0 &&
-	     vt_mem_read_u64(src, word + (uint64_t)c->context_inner, &word)) ||
-	    vt_mem_read_u64(src, word, &word) || vt_mem_read_u64(src, word, &word))
-		return 0;
-	return word;
+	for (size_t i = 0; i < n; i++) {
+		if (words[i])
+			pieces[n_pieces++] = (struct vt_memvec){ words[i] + offset, &words[i],
+								 sizeof(words[i]) };
+	}
+	if (!vt_mem_readv(src, pieces, n_pieces))
+		return;
+	for (size_t i = 0; i < n_pieces; i++) {
+		uint64_t *word = pieces[i].buf;
+
+		if (vt_mem_read_u64(src, pieces[i].addr, word))
+			*word = 0;
+	}
+}
+
+/*
+ * The current context of each thread of the session, as the driver keeps it (see context_slot in
+ * helper_abi.h); 0 none. NULL: out of memory.
+ */
+static uint64_t *current_contexts(const struct vt_collect *c, const struct vt_session *session)
+{
+	struct vt_memsrc *src = vt_live_source(c->target.live);
+	size_t n = session->threads.n;
+	uint64_t *words = calloc(n, sizeof(*words));
+	struct vt_memvec *pieces VT_FREE = calloc(n, sizeof(*pieces));
+
+	if (!words || !pieces) {
+		free(words);
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct vt_session_thread *thread = &session->threads.data[i];
+
+		if (thread->stopped)
+			words[i] = thread->regs.thread_pointer;
+	}
+	follow(src, words, pieces, n, (uint64_t)c->context_slot);
+	if (c->context_inner >= 0)
+		follow(src, words, pieces, n, (uint64_t)c->context_inner);
+	follow(src, words, pieces, n, 0);
+	follow(src, words, pieces, n, 0);
+	return words;
+}
+
+static void add_context_thread(struct vt_model *model, uint64_t context, pid_t tid)
+{
+	for (size_t d = 0; d < model->devices.n; d++) {
+		struct vt_model_device *device = &model->devices.data[d];
+		pid_t *slot;
+
+		if (device->context != context)
+			continue;
+		slot = vt_vec_append(&device->context_threads);
+		if (slot)
+			*slot = tid;
+		else
+			device->context_threads_known = false;
+	}
 }
 
 /* Which threads hold which device's context. Known only if every thread could be read. */
 static void find_context_threads(const struct vt_stacks *s, const struct vt_session *session)
 {
 	struct vt_model *model = s->c->model;
+	uint64_t *contexts VT_FREE = NULL;
 
-	if (s->c->context_slot <= 0 || s->n_escaped || !session->threads.n)
+	if (!s->c->context_slot || s->n_escaped || !session->threads.n)
+		return;
+	contexts = current_contexts(s->c, session);
+	if (!contexts)
 		return;
 	for (size_t d = 0; d < model->devices.n; d++)
 		model->devices.data[d].context_threads_known = true;
 	for (size_t i = 0; i < session->threads.n; i++) {
+		pid_t tid = session->threads.data[i].tid;
+
 		/* Our own helper's may still be on its way out. */
-		if (session->threads.data[i].tid == s->c->helper_tid)
-			continue;
-
-		const struct vt_session_thread *thread = &session->threads.data[i];
-		uint64_t context = thread->stopped ? current_context(s->c, thread->regs.fs_base) :
-						     0;
-
-		for (size_t d = 0; context && d < model->devices.n; d++) {
-			pid_t *tid =
-				model->devices.data[d].context == context ?
-					vt_vec_append(&model->devices.data[d].context_threads) :
-					NULL;
-
-			if (tid)
-				*tid = thread->tid;
-			else if (model->devices.data[d].context == context)
-				/* out of memory */
-				model->devices.data[d].context_threads_known = false;
-		}
+		if (contexts[i] && tid != s->c->helper_tid)
+			add_context_thread(model, contexts[i], tid);
 	}
+}
+
+static void know_register(struct vt_regs *regs, unsigned int reg, uint64_t value)
+{
+	regs->r[reg] = value;
+	regs->unknown &= ~VT_REG_BIT(reg);
 }
 
 void vt_registers_of_sample(const struct vt_thread_sample *sample, struct vt_regs *regs)
 {
 	const struct vt_thread_info *info = &sample->info;
 
-	*regs = (struct vt_regs){ .orig_rax = info->in_syscall ? info->syscall_nr : -1 };
-	regs->unknown = ~(UINT32_C(1) << VT_REG_RSP | UINT32_C(1) << VT_REG_RIP);
-	regs->r[VT_REG_RSP] = info->sp;
-	regs->r[VT_REG_RIP] = info->pc;
-	for (int i = 0; info->in_syscall && i < 6; i++) {
-		regs->r[vt_syscall_arguments[i]] = info->syscall_args[i];
-		regs->unknown &= ~(UINT32_C(1) << vt_syscall_arguments[i]);
-	}
+	*regs = vt_regs_unknown(VT_NATIVE);
+	regs->syscall_nr = info->in_syscall ? info->syscall_nr : -1;
+	know_register(regs, VT_NATIVE->abi.sp, info->sp);
+	know_register(regs, VT_NATIVE->abi.pc, info->pc);
+	for (int i = 0; info->in_syscall && i < 6; i++)
+		know_register(regs, VT_NATIVE->syscall_args[i], info->syscall_args[i]);
 }
 
 /* Before the copy: the threads of the session that are not stopped, while they sleep. */

@@ -4,9 +4,9 @@
 struct vt_held_thread *vt_held_find(struct vt_held *held, uint64_t sp, uint64_t pc)
 {
 	for (size_t i = 0; i < held->threads.n; i++) {
-		const uint64_t *r = held->threads.data[i].regs.r;
+		const struct vt_regs *regs = &held->threads.data[i].regs;
 
-		if (r[VT_REG_RSP] == sp && r[VT_REG_RIP] == pc)
+		if (regs->arch && vt_regs_sp(regs) == sp && vt_regs_pc(regs) == pc)
 			return &held->threads.data[i];
 	}
 	return NULL;

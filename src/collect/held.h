@@ -10,7 +10,7 @@
 
 #include "base/vec.h"
 #include "target/proc.h"
-#include "target/regs.h"
+#include "target/arch/arch.h"
 
 struct vt_held_thread {
 	int number; /* the debugger's own */

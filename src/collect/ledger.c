@@ -77,7 +77,7 @@ static struct vt_error *find_areas(struct vt_collect *c, struct areas *areas)
 	for (size_t i = 0; !err && i < maps.entries.n; i++)
 		if (is_candidate(&maps.entries.data[i]) && !add_area(areas, &maps.entries.data[i]))
 			err = &vt_enomem;
-	vt_maps_deinit(&maps);
+	vt_target_offer_maps(&c->target, &maps);
 	if (!err && areas->list.n)
 		qsort(areas->list.data, areas->list.n, sizeof(*areas->list.data), compare_areas);
 	return err;

@@ -203,8 +203,8 @@ static void match_debugger(struct vt_target *t, struct vt_held *held)
 	for (size_t i = 0; held && i < t->core->threads.n; i++) {
 		const struct vt_core_thread *thread = &t->core->threads.data[i];
 
-		vt_held_match(held, thread->tid, thread->regs.r[VT_REG_RSP],
-			      thread->regs.r[VT_REG_RIP]);
+		vt_held_match(held, thread->tid, vt_regs_sp(&thread->regs),
+			      vt_regs_pc(&thread->regs));
 	}
 }
 
@@ -223,6 +223,7 @@ static struct vt_error *open_core(struct vt_target *t, const struct vt_subject *
 	VT_TRY(vt_core_maps(t->core, &t->maps));
 	VT_TRY(vt_core_files_create(t->core, &t->maps, &subject->paths, &t->core_files));
 	VT_TRY(vt_modules_init_files(&t->modules, t->core_files, &t->maps));
+	t->modules.arch = t->core->arch;
 	vt_core_set_modules(t->core, &t->modules);
 	t->mem = t->cached = vt_core_source(t->core);
 	tell_proc(t);
@@ -432,7 +433,8 @@ static struct vt_error *list_threads(struct vt_stacks *s)
 	for (size_t i = 0; i < c->target.core->threads.n; i++) {
 		const struct vt_core_thread *thread = &c->target.core->threads.data[i];
 		struct vt_thread_info *info = vt_vec_append(&s->list.threads);
-		pid_t inner = vt_pthread_tid(c->target.mem, thread->regs.fs_base);
+		pid_t inner = vt_pthread_tid(c->target.mem, c->target.core->arch,
+					     thread->regs.thread_pointer);
 
 		if (!info || !vt_map_put(&s->by_inner, (uint64_t)(inner ? inner : thread->tid),
 					 (uint64_t)thread->tid))
@@ -448,6 +450,7 @@ static struct vt_error *list_threads(struct vt_stacks *s)
 	qsort_r(s->list.threads.data, s->list.threads.n, sizeof(*s->list.threads.data),
 		compare_threads, &c->target.proc.pid);
 	s->wait.ops = &vt_wait_core;
+	s->wait.arch = c->target.core->arch;
 	s->wait.list = &s->list;
 	s->wait.by_inner = &s->by_inner;
 	return NULL;

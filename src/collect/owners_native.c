@@ -65,7 +65,7 @@ size_t vt_collect_owners_stacks(struct vt_collect *c, struct vt_owners_stack *st
 
 	for (size_t i = 0; i < c->stop.session.threads.n; i++) {
 		const struct vt_session_thread *thread = &c->stop.session.threads.data[i];
-		uint64_t sp = thread->regs.r[VT_REG_RSP];
+		uint64_t sp = vt_regs_sp(&thread->regs);
 		const struct vt_map_entry *entry = thread->stopped || thread->sampled ?
 							   vt_maps_find(&c->target.maps, sp) :
 							   NULL;

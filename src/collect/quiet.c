@@ -9,11 +9,11 @@
 #include "base/map.h"
 #include "collect/driver_waits.h"
 #include "explain/wait.h"
+#include "target/arch/native.h"
 #include "target/snapshot.h"
 #include "walk/native/native.h"
 
 #define DRIVER "libcuda.so"
-#define RED_ZONE 128 /* x86-64 psABI, 3.2.2 */
 #define MAX_TEXTS 32
 #define STANDS_NS (3 * VT_NS_PER_MS)
 #define STANDS_TIMES 3
@@ -194,7 +194,9 @@ static void warm_up(struct vt_quiet *q)
 {
 	for (size_t i = 0; i < q->n_texts; i++) {
 		struct vt_native_stack stack = { 0 };
-		struct vt_regs regs = { .r[VT_REG_RIP] = q->texts[i].start, .orig_rax = -1 };
+		struct vt_regs regs = { .arch = VT_NATIVE, .syscall_nr = -1 };
+
+		regs.r[VT_NATIVE->abi.pc] = q->texts[i].start;
 
 		vt_error_destroy(vt_unwinder_walk(q->unwinder, 0, &regs, &stack));
 		vt_native_stack_deinit(&stack);
@@ -236,7 +238,7 @@ static const struct vt_maps *maps_of(const struct vt_quiet *q)
 static const uint64_t *used_stack(struct vt_quiet *q, const struct vt_regs *regs, bool is_main,
 				  size_t *n)
 {
-	uint64_t sp = (regs->r[VT_REG_RSP] - RED_ZONE) & ~UINT64_C(7);
+	uint64_t sp = (vt_regs_sp(regs) - VT_NATIVE->red_zone) & ~UINT64_C(7);
 	const struct vt_map_entry *entry = vt_maps_find(maps_of(q), sp);
 	uint64_t end = entry ? entry->end : 0;
 
@@ -244,8 +246,8 @@ static const uint64_t *used_stack(struct vt_quiet *q, const struct vt_regs *regs
 		q->lacks_maps = true;
 		return NULL;
 	}
-	if (regs->fs_base > sp && regs->fs_base < end)
-		end = regs->fs_base & ~UINT64_C(7);
+	if (regs->thread_pointer > sp && regs->thread_pointer < end)
+		end = regs->thread_pointer & ~UINT64_C(7);
 	else if (!is_main || strcmp(entry->path, "[stack]") != 0)
 		return NULL; /* a signal's stack, or a coroutine's: there is another one below it */
 	*n = (size_t)(end - sp) / 8;
@@ -258,7 +260,7 @@ static bool is_far_from_driver(struct vt_quiet *q, const struct vt_session_threa
 	size_t n = 0;
 	const uint64_t *words;
 
-	if (is_of_driver(q, thread->regs.r[VT_REG_RIP]))
+	if (is_of_driver(q, vt_regs_pc(&thread->regs)))
 		return false;
 	words = used_stack(q, &thread->regs, is_main, &n);
 	for (size_t i = 0; words && i < n; i++)
@@ -409,7 +411,7 @@ static bool is_drivers_own(const struct vt_quiet *q, const struct vt_regs *regs,
 {
 	size_t n = stack->frames.n;
 
-	if (!vt_driver_is_idle_in(vt_syscall_name(regs->orig_rax)))
+	if (!vt_driver_is_idle_in(vt_arch_syscall(VT_NATIVE, regs->syscall_nr)))
 		return false;
 	for (size_t i = 0; i < n; i++) {
 		enum owner owner = owner_of(q, place_of(&stack->frames.data[i]));

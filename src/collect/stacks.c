@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "collect/stacks.h"
+#include "target/arch/native.h"
 #include "walk/native/debuginfod.h"
 #include "explain/merge.h"
 #include "explain/verdicts.h"
@@ -131,44 +132,42 @@ static void find_threads(struct vt_stacks *s)
 			      "not enough memory here to find the threads' registers");
 }
 
-/*
- * The list was made a moment before the stop: what a thread waits for must match its stack. A wait
- * that the stop interrupted shows one of the kernel's restart codes (include/linux/errno.h), or
- * EINTR.
- */
-static void correct_stopped(const struct vt_session_thread *thread, struct vt_thread_info *info)
+/* On aarch64 EINTR is where the first argument was: then it is known only from the list. */
+static void take_arguments(const struct vt_regs *regs, bool same_call, struct vt_thread_info *info)
 {
-	enum {
-		ERESTARTSYS = 512,
-		ERESTARTNOINTR = 513,
-		ERESTARTNOHAND = 514,
-		ERESTART_RESTARTBLOCK = 516
-	};
+	const struct vt_arch *arch = regs->arch;
+	bool hidden = arch->syscall_args[0] == arch->syscall_result &&
+		      (int64_t)regs->r[arch->syscall_result] == -EINTR;
+
+	for (int i = hidden && same_call ? 1 : 0; i < 6; i++)
+		info->syscall_args[i] = regs->r[arch->syscall_args[i]];
+}
+
+/* The list was made a moment before the stop: what a thread waits for must match its stack. */
+static void correct_stopped(struct vt_memsrc *src, const struct vt_session_thread *thread,
+			    struct vt_thread_info *info)
+{
+	const struct vt_arch *arch = thread->regs.arch;
 
 	/* A stopped thread is no longer in the uninterruptible sleep that the list shows. */
 	if (thread->was_group_stopped ||
 	    (info->state != 'S' && info->state != 'R' && info->state != 'D'))
 		return;
 
-	int64_t result = (int64_t)thread->regs.r[VT_REG_RAX];
-	bool waited = thread->regs.orig_rax >= 0 &&
-		      (result == -ERESTARTSYS || result == -ERESTARTNOINTR ||
-		       result == -ERESTARTNOHAND || result == -ERESTART_RESTARTBLOCK ||
-		       result == -EINTR);
+	int64_t nr = arch->interrupted(src, &thread->regs);
 
 	/*
 	 * It slept in a page fault, which the stop interrupted: it is still at the faulting
 	 * instruction.
 	 */
 	if (info->state == 'S' && info->syscall_known && !info->in_syscall &&
-	    info->pc == thread->regs.r[VT_REG_RIP])
+	    info->pc == vt_regs_pc(&thread->regs))
 		return;
-	if (waited) {
+	if (nr >= 0) {
+		take_arguments(&thread->regs, info->in_syscall && info->syscall_nr == nr, info);
 		info->state = 'S';
 		info->syscall_known = info->in_syscall = true;
-		info->syscall_nr = thread->regs.orig_rax;
-		for (int i = 0; i < 6; i++)
-			info->syscall_args[i] = thread->regs.r[vt_syscall_arguments[i]];
+		info->syscall_nr = nr;
 	} else {
 		info->state = 'R';
 		info->syscall_known = info->in_syscall = false;
@@ -196,7 +195,8 @@ static void correct_sampled(const struct vt_found_thread *found, struct vt_threa
  * False if it was in another system call than info has: then it is unknown where it slept in the
  * kernel.
  */
-static bool correct_wait(const struct vt_found_thread *found, struct vt_thread_info *info)
+static bool correct_wait(struct vt_memsrc *src, const struct vt_found_thread *found,
+			 struct vt_thread_info *info)
 {
 	bool was_in_syscall = info->in_syscall, was_stuck = info->state == 'D';
 	long nr = info->syscall_nr;
@@ -204,7 +204,7 @@ static bool correct_wait(const struct vt_found_thread *found, struct vt_thread_i
 	if (!found->thread)
 		return true;
 	if (found->thread->stopped)
-		correct_stopped(found->thread, info);
+		correct_stopped(src, found->thread, info);
 	else if (found->sample)
 		correct_sampled(found, info);
 	if (info->in_syscall == was_in_syscall && (!info->in_syscall || info->syscall_nr == nr) &&
@@ -383,7 +383,7 @@ static void finish_lines(struct vt_stacks *s)
 }
 
 /*
- * CPython knows its threads by pthread_t, which on x86-64 glibc is the thread's fs base; if that is
+ * CPython knows its threads by pthread_t, which on x86-64 is the thread pointer; if that is
  * unknown, by the number that the thread has in its own pid namespace.
  */
 static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
@@ -396,8 +396,8 @@ static bool match_python_round(struct vt_stacks *s, struct vt_round *round)
 
 		if (found->round != round)
 			continue;
-		if (found->thread->stopped && found->thread->regs.fs_base)
-			ok = vt_map_put(&by_fs, found->thread->regs.fs_base, i) && ok;
+		if (found->thread->stopped && found->thread->regs.thread_pointer)
+			ok = vt_map_put(&by_fs, found->thread->regs.thread_pointer, i) && ok;
 		if (found->sample && found->sample->ns_tid)
 			ok = vt_map_put(&by_tid, (uint64_t)found->sample->ns_tid, i) && ok;
 		else if (s->c->target.proc.same_pid_ns)
@@ -563,7 +563,7 @@ static void add_thread(struct vt_stacks *s, size_t i)
 			      "threads are missing: not enough memory here");
 		return;
 	}
-	bool same_wait = correct_wait(found, info);
+	bool same_wait = correct_wait(s->c->target.mem, found, info);
 
 	*thread = (struct vt_model_thread){
 		.tid = info->tid,

@@ -61,10 +61,6 @@ struct vt_stacks {
 	struct vt_native_lines *lines;  /* being read for them; NULL: none */
 };
 
-/* The registers with the arguments of a system call in x86-64 Linux. */
-static const int vt_syscall_arguments[6] = { VT_REG_RDI, VT_REG_RSI, VT_REG_RDX,
-					     VT_REG_R10, VT_REG_R8,  VT_REG_R9 };
-
 /* Whether its registers and stack belong together. */
 static inline bool vt_is_read(const struct vt_session_thread *thread)
 {

@@ -3,7 +3,6 @@ noinst_LIBRARIES += src/explain/libexplain.a
 src_explain_libexplain_a_SOURCES = \
 	src/explain/merge.c src/explain/merge.h \
 	src/explain/merge_recorded.c \
-	src/explain/syscall_names.h \
 	src/explain/verdicts.c src/explain/verdicts.h \
 	src/explain/wait.c src/explain/wait.h \
 	src/explain/wait_core.c \

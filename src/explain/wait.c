@@ -8,14 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/select.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "base/clock.h"
-#include "explain/syscall_names.h"
 #include "explain/verdicts.h"
 #include "explain/wait_internal.h"
+#include "target/arch/native.h"
 
 #define MAX_POLLED 64
 
@@ -132,8 +131,18 @@ static void describe_poll(struct wait_context *c)
 	add_timeout_ms(c, 2);
 }
 
+static void describe_signal(struct wait_context *c)
+{
+	wait_for(c, VT_WAITS_SIGNAL, NULL);
+}
+
 static void describe_ppoll(struct wait_context *c)
 {
+	/* What pause() does where the kernel has no such call: aarch64. */
+	if (!c->info->syscall_args[1] && !c->info->syscall_args[2]) {
+		describe_signal(c);
+		return;
+	}
 	add_polled(c);
 	add_timeout_at(c, 2);
 }
@@ -324,11 +333,6 @@ static void describe_exec(struct wait_context *c)
 	wait_for(c, VT_WAITS_EXEC, NULL);
 }
 
-static void describe_signal(struct wait_context *c)
-{
-	wait_for(c, VT_WAITS_SIGNAL, NULL);
-}
-
 /* The rest: the system call's first argument is a descriptor. */
 static void describe_fd(struct wait_context *c)
 {
@@ -342,49 +346,49 @@ static void describe_fd(struct wait_context *c)
 }
 
 static const struct {
-	long nr;
+	const char *name; /* numbers differ between architectures */
 	void (*describe)(struct wait_context *c);
 } descriptions[] = {
-	{ SYS_futex, wait_futex },
-	{ SYS_poll, describe_poll },
-	{ SYS_ppoll, describe_ppoll },
-	{ SYS_epoll_wait, describe_epoll },
-	{ SYS_epoll_pwait, describe_epoll },
-	{ SYS_epoll_pwait2, describe_epoll_pwait2 },
-	{ SYS_select, describe_select },
-	{ SYS_pselect6, describe_pselect },
-	{ SYS_nanosleep, describe_nanosleep },
-	{ SYS_clock_nanosleep, describe_clock_nanosleep },
-	{ SYS_wait4, describe_wait4 },
-	{ SYS_waitid, describe_waitid },
-	{ SYS_vfork, describe_vfork },
-	{ SYS_clone, describe_clone },
-	{ SYS_clone3, describe_clone3 },
-	{ SYS_execve, describe_exec },
-	{ SYS_execveat, describe_exec },
-	{ SYS_pause, describe_signal },
-	{ SYS_rt_sigsuspend, describe_signal },
-	{ SYS_rt_sigtimedwait, describe_signal },
-	{ SYS_read, describe_fd },
-	{ SYS_pread64, describe_fd },
-	{ SYS_readv, describe_fd },
-	{ SYS_write, describe_fd },
-	{ SYS_pwrite64, describe_fd },
-	{ SYS_writev, describe_fd },
-	{ SYS_recvfrom, describe_fd },
-	{ SYS_recvmsg, describe_fd },
-	{ SYS_recvmmsg, describe_fd },
-	{ SYS_sendto, describe_fd },
-	{ SYS_sendmsg, describe_fd },
-	{ SYS_connect, describe_fd },
-	{ SYS_accept, describe_fd },
-	{ SYS_accept4, describe_fd },
-	{ SYS_ioctl, describe_fd },
-	{ SYS_flock, describe_fd },
-	{ SYS_fcntl, describe_fd },
-	{ SYS_fsync, describe_fd },
-	{ SYS_fdatasync, describe_fd },
-	{ SYS_io_uring_enter, describe_fd },
+	{ "futex", wait_futex },
+	{ "poll", describe_poll },
+	{ "ppoll", describe_ppoll },
+	{ "epoll_wait", describe_epoll },
+	{ "epoll_pwait", describe_epoll },
+	{ "epoll_pwait2", describe_epoll_pwait2 },
+	{ "select", describe_select },
+	{ "pselect6", describe_pselect },
+	{ "nanosleep", describe_nanosleep },
+	{ "clock_nanosleep", describe_clock_nanosleep },
+	{ "wait4", describe_wait4 },
+	{ "waitid", describe_waitid },
+	{ "vfork", describe_vfork },
+	{ "clone", describe_clone },
+	{ "clone3", describe_clone3 },
+	{ "execve", describe_exec },
+	{ "execveat", describe_exec },
+	{ "pause", describe_signal },
+	{ "rt_sigsuspend", describe_signal },
+	{ "rt_sigtimedwait", describe_signal },
+	{ "read", describe_fd },
+	{ "pread64", describe_fd },
+	{ "readv", describe_fd },
+	{ "write", describe_fd },
+	{ "pwrite64", describe_fd },
+	{ "writev", describe_fd },
+	{ "recvfrom", describe_fd },
+	{ "recvmsg", describe_fd },
+	{ "recvmmsg", describe_fd },
+	{ "sendto", describe_fd },
+	{ "sendmsg", describe_fd },
+	{ "connect", describe_fd },
+	{ "accept", describe_fd },
+	{ "accept4", describe_fd },
+	{ "ioctl", describe_fd },
+	{ "flock", describe_fd },
+	{ "fcntl", describe_fd },
+	{ "fsync", describe_fd },
+	{ "fdatasync", describe_fd },
+	{ "io_uring_enter", describe_fd },
 };
 
 static bool is_in_kernel_function(const struct vt_model_thread *thread, const char *name)
@@ -400,53 +404,47 @@ static bool is_in_kernel_function(const struct vt_model_thread *thread, const ch
  * original's arguments in the registers. The functions in the stack, or the kernel function that
  * restarts it, tell which call it was.
  */
-static long original_syscall(const struct vt_model_thread *thread, long nr)
+static const char *original_syscall(const struct vt_model_thread *thread, const char *name)
 {
 	static const struct {
-		const char *function;
-		long nr;
+		const char *function, *name;
 	} restarts[] = {
-		{ "futex_wait_restart", SYS_futex },
-		{ "do_restart_poll", SYS_poll },
+		{ "futex_wait_restart", "futex" },
+		{ "do_restart_poll", "poll" },
 	}, originals[] = {
-		{ "clock_nanosleep", SYS_clock_nanosleep },
-		{ "nanosleep", SYS_nanosleep },
-		{ "futex", SYS_futex },
-		{ "pthread_cond_", SYS_futex },
-		{ "sem_", SYS_futex },
-		{ "ppoll", SYS_ppoll },
-		{ "poll", SYS_poll },
+		{ "clock_nanosleep", "clock_nanosleep" },
+		{ "nanosleep", "nanosleep" },
+		{ "futex", "futex" },
+		{ "pthread_cond_", "futex" },
+		{ "sem_", "futex" },
+		{ "ppoll", "ppoll" },
+		{ "poll", "poll" },
 	};
 
-	for (size_t i = 0; nr == SYS_restart_syscall && i < sizeof(restarts) / sizeof(restarts[0]);
-	     i++)
+	if (strcmp(name, "restart_syscall") != 0)
+		return name;
+	for (size_t i = 0; i < sizeof(restarts) / sizeof(restarts[0]); i++)
 		if (is_in_kernel_function(thread, restarts[i].function))
-			return restarts[i].nr;
-	for (size_t i = 0;
-	     nr == SYS_restart_syscall && i < sizeof(originals) / sizeof(originals[0]); i++)
+			return restarts[i].name;
+	for (size_t i = 0; i < sizeof(originals) / sizeof(originals[0]); i++)
 		if (wait_in_function(thread, originals[i].function))
-			return originals[i].nr;
-	return nr;
+			return originals[i].name;
+	return name;
 }
 
-const char *vt_syscall_name(long nr)
+static const char *syscall_name(const struct wait_context *c)
 {
-	return nr >= 0 && (size_t)nr < sizeof(syscall_names) / sizeof(syscall_names[0]) ?
-		       syscall_names[nr] :
-		       NULL;
+	const struct vt_arch *arch = c->wait->arch ? c->wait->arch : VT_NATIVE;
+	const char *name = vt_arch_syscall(arch, c->info->syscall_nr);
+
+	return name ? original_syscall(c->thread, name) :
+		      vt_arena_printf(c->wait->arena, "system call %ld", c->info->syscall_nr);
 }
 
-static const char *syscall_name(long nr, struct vt_arena *arena)
-{
-	const char *name = vt_syscall_name(nr);
-
-	return name ? name : vt_arena_printf(arena, "system call %ld", nr);
-}
-
-static void describe_syscall(struct wait_context *c, long nr)
+static void describe_syscall(struct wait_context *c)
 {
 	for (size_t i = 0; i < sizeof(descriptions) / sizeof(descriptions[0]); i++)
-		if (descriptions[i].nr == nr)
+		if (!strcmp(descriptions[i].name, c->thread->syscall))
 			descriptions[i].describe(c);
 }
 
@@ -520,14 +518,14 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
 		.ids = &wait->ids,
 	};
 	bool blocked = info->state == 'S' || info->state == 'D';
-	long nr = -1;
+	bool in_futex = false;
 
 	c.kept = is_kept(&c, &wait->kept);
 	if (info->syscall_known && info->in_syscall && info->syscall_nr >= 0) {
-		nr = original_syscall(thread, info->syscall_nr);
-		thread->syscall = syscall_name(nr, wait->arena);
+		thread->syscall = syscall_name(&c);
+		in_futex = thread->syscall && !strcmp(thread->syscall, "futex");
 		if (thread->syscall && info->state != 'R')
-			describe_syscall(&c, nr);
+			describe_syscall(&c);
 	}
 	describe_state(&c);
 	keep_waits(&c, thread);
@@ -535,7 +533,7 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
 	thread->waits_address = c.futex;
 	vt_str_deinit(&c.detail);
 	vt_str_deinit(&c.shared);
-	vt_find_verdict(thread, blocked, nr == SYS_futex || strstr(info->wchan, "futex"), c.kept);
+	vt_find_verdict(thread, blocked, in_futex || strstr(info->wchan, "futex"), c.kept);
 }
 
 void vt_wait_deinit(struct vt_wait *wait)

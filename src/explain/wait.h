@@ -51,6 +51,7 @@ extern const struct vt_wait_ops vt_wait_live, vt_wait_core;
 /* The state for describing the threads of one target. */
 struct vt_wait {
 	const struct vt_wait_ops *ops;     /* NULL: vt_wait_live */
+	const struct vt_arch *arch;        /* of the target; NULL: the native one */
 	pid_t pid;                         /* for /proc */
 	const struct vt_thread_list *list; /* of a core: its threads; names may be unknown */
 	const struct vt_map *by_inner;     /* of a core: tid in the target → tid in the list */
@@ -69,8 +70,5 @@ void vt_wait_describe(struct vt_wait *wait, struct vt_model_thread *thread,
 		      const struct vt_thread_info *info);
 
 void vt_wait_deinit(struct vt_wait *wait);
-
-/* "futex"; NULL: it has no name here. */
-const char *vt_syscall_name(long nr);
 
 #endif

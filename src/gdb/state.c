@@ -132,16 +132,17 @@ static void add_thread(struct parser *p, const struct vt_held_thread *thread)
 /* "thread 3", the registers in the order of enum, fs_base, orig_rax */
 static void read_thread(struct parser *p, const char *line)
 {
-	struct vt_held_thread thread = { .number = (int)number_in(line, 0, INT_MAX) };
+	struct vt_held_thread thread = { .number = (int)number_in(line, 0, INT_MAX),
+					 .regs.arch = &vt_arch_x86_64 };
 	char *at;
 
 	strtol(line, &at, 10);
-	for (int i = 0; i < VT_N_REGS; i++)
+	for (int i = 0; i < thread.regs.arch->abi.n_regs; i++)
 		thread.regs.r[i] = strtoull(at, &at, 16);
-	thread.regs.fs_base = strtoull(at, &at, 16);
+	thread.regs.thread_pointer = strtoull(at, &at, 16);
 	if (*at != ' ')
 		return; /* gdb could not print all of them */
-	thread.regs.orig_rax = strtoll(at, &at, 10);
+	thread.regs.syscall_nr = strtoll(at, &at, 10);
 	add_thread(p, &thread);
 }
 
@@ -307,7 +308,7 @@ static void read_core(struct parser *p, const char *text)
 {
 	const char *end = strstr(text, "', file type ");
 
-	if (end && p->core_is_next)
+	if (end && end > text && p->core_is_next)
 		p->state->core = vt_arena_strndup(&p->state->arena, text, (size_t)(end - text));
 	p->core_is_next = false;
 }

@@ -7,7 +7,6 @@
  */
 #include "inject/borrow.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,14 +17,13 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/ends.h"
 #include "base/fault.h"
+#include "inject/arch/arch.h"
 #include "inject/choose.h"
 #include "inject/image.h"
 #include "inject/seccomp.h"
@@ -39,9 +37,6 @@
  * since begun to sleep uninterruptibly takes longer.
  */
 #define STOP_DEADLINE_NS (500 * VT_NS_PER_MS)
-#define USER_CS 0x33
-#define FLAG_TF 0x100u
-#define FLAG_DF 0x400u
 
 /*
  * All but the C library's own 33: setuid() and similar calls wait until every thread has handled
@@ -51,12 +46,6 @@
 
 /* The stack that must be left below the block, for the stub's last calls and a signal frame. */
 #define STACK_RESERVE 16384u
-
-/* The results of an interrupted system call that only a tracer sees; include/linux/errno.h. */
-#define ERESTARTSYS 512
-#define ERESTARTNOINTR 513
-#define ERESTARTNOHAND 514
-#define ERESTART_RESTARTBLOCK 516
 
 #ifndef PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
 #define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4210
@@ -68,10 +57,9 @@
  * memory is locked.
  */
 struct locked {
-	struct user_regs_struct regs; /* as found */
-	struct user_regs_struct sent;
+	struct vt_caught caught;
 	struct vt_stub_block block;
-	uint64_t slot[2]; /* rbx, rip */
+	uint64_t slot[2]; /* slot[1]: where the thread continues */
 };
 
 struct attempt {
@@ -201,22 +189,6 @@ static struct vt_error *write_stub_stopped(const struct attempt *attempt)
 }
 
 /*
- * epoll_wait(), and sockets with a time limit, return EINTR for our interruption too. They get
- * ERESTARTNOHAND instead: EINTR if a handler runs, else the call begins again (with its full time).
- * From here on the kernel does this by itself, whatever happens to us.
- */
-static bool undo_eintr(const struct attempt *attempt)
-{
-	struct user_regs_struct *regs = &attempt->locked->regs;
-
-	if ((long)regs->rax != -EINTR)
-		return true;
-	regs->rax = (unsigned long long)-ERESTARTNOHAND;
-	return !ptrace(PTRACE_POKEUSER, attempt->tid, (void *)offsetof(struct user, regs.rax),
-		       (void *)regs->rax);
-}
-
-/*
  * System calls of this thread are diverted to a handler (prctl(PR_SET_SYSCALL_USER_DISPATCH), as
  * Wine does).
  */
@@ -238,25 +210,19 @@ static bool has_syscall_dispatch(pid_t tid)
 static bool qualifies(struct attempt *attempt)
 {
 	const struct vt_borrow_plan *plan = attempt->plan;
-	const struct user_regs_struct *regs = &attempt->locked->regs;
+	struct vt_caught *caught = &attempt->locked->caught;
 	struct vt_memsrc *src = vt_live_source(plan->live);
-	uint64_t args[6] = { regs->rdi, regs->rsi, regs->rdx, regs->r10, regs->r8, regs->r9 };
-	static const uint8_t syscall_code[2] = { 0x0f, 0x05 };
-	uint8_t code[2];
+	struct vt_wait wait;
 
 	/*
 	 * It must be where it was when it was chosen: in the same call, made from the same address,
 	 * with the same stack pointer.
 	 */
-	if (regs->rsp != attempt->candidate->sp || regs->rip != attempt->candidate->pc)
+	if (!vt_caught_wait(attempt->tid, caught, &attempt->candidate->wait, &wait) ||
+	    vt_call_exposure(attempt->tid, src, wait.nr, wait.args) >= VT_EXPOSURE_NEVER)
 		return false;
-	if ((long)regs->orig_rax < 0 || regs->cs != USER_CS ||
-	    vt_call_exposure(attempt->tid, src, (long)regs->orig_rax, args) >= VT_EXPOSURE_NEVER)
-		return false;
-	if (!undo_eintr(attempt))
-		return false;
-	if (vt_mem_read(src, regs->rip - sizeof(code), code, sizeof(code)) ||
-	    memcmp(code, syscall_code, sizeof(code)) != 0)
+	if (!vt_caught_undo_eintr(attempt->tid, caught, &wait) ||
+	    !vt_caught_can_return(attempt->tid, caught, src))
 		return false;
 	if (has_syscall_dispatch(attempt->tid))
 		return false;
@@ -265,68 +231,28 @@ static bool qualifies(struct attempt *attempt)
 	return !attempt->err;
 }
 
-/* How the system call must continue. */
-static enum vt_stub_restart find_restart(const struct user_regs_struct *regs)
-{
-	switch ((long)regs->rax) {
-	case -ERESTARTSYS:
-		return VT_RESTART_SYS;
-	case -ERESTARTNOINTR:
-		return VT_RESTART_NOINTR;
-	case -ERESTARTNOHAND:
-		return VT_RESTART_NOHAND;
-	case -ERESTART_RESTARTBLOCK:
-		return VT_RESTART_BLOCK;
-	default:
-		return VT_RESTART_NONE;
-	}
-}
-
 static void fill_block(struct attempt *attempt, uint64_t slot, uint64_t mask)
 {
-	const struct user_regs_struct *regs = &attempt->locked->regs;
-	enum vt_stub_restart restart = find_restart(regs);
 	const struct vt_borrow_plan *plan = attempt->plan;
+	struct locked *locked = attempt->locked;
 
-	attempt->locked->block = (struct vt_stub_block){
-		.r15 = regs->r15,
-		.r14 = regs->r14,
-		.r13 = regs->r13,
-		.r12 = regs->r12,
-		.rbp = regs->rbp,
-		.r11 = regs->r11,
-		.r10 = regs->r10,
-		.r9 = regs->r9,
-		.r8 = regs->r8,
-		.rcx = regs->rcx,
-		.rdx = regs->rdx,
-		.rsi = regs->rsi,
-		.rdi = regs->rdi,
-		.rax = restart == VT_RESTART_NONE  ? regs->rax :
-		       restart == VT_RESTART_BLOCK ? SYS_restart_syscall :
-						     regs->orig_rax,
-		.flags = regs->eflags,
-		.slot = slot,
+	locked->block = (struct vt_stub_block){
 		.region = plan->control.region,
-		.xsave_mask = plan->xsave_mask,
 		.blocked_mask = BLOCKED_MASK,
 		.signal_mask = mask,
-		.rip_after = regs->rip,
-		.restart = restart,
 		.control = plan->control,
 	};
-	attempt->locked->slot[0] = regs->rbx;
-	attempt->locked->slot[1] = restart == VT_RESTART_NONE ? regs->rip : regs->rip - 2;
+	vt_caught_fill(&locked->caught, slot, plan->xstate, &locked->block, locked->slot);
 }
 
 /*
- * Whether the mapping is the thread's own stack: glibc keeps the thread's control block, which fs
- * points to, on top of it; the main thread's is the kernel's. A coroutine runs on a stack whose end
- * is unknown: the memory below it is not ours to write.
+ * Whether the mapping is the thread's own stack: glibc keeps the thread's control block, which the
+ * thread pointer points to, on top of it; the main thread's is the kernel's. A coroutine runs on a
+ * stack whose end is unknown: the memory below it is not ours to write.
  */
 static bool is_own_stack(const struct attempt *attempt, const struct vt_map_entry *stack)
 {
-	uint64_t control_block = attempt->locked->regs.fs_base;
+	uint64_t control_block = vt_caught_thread_pointer(&attempt->locked->caught);
 
 	/*
 	 * The control block of the main thread is in a mapping of the loader's, which neighbours
@@ -335,7 +261,7 @@ static bool is_own_stack(const struct attempt *attempt, const struct vt_map_entr
 	if (attempt->tid == attempt->plan->proc->pid)
 		return !strcmp(stack->path, "[stack]");
 	return control_block >= stack->start && control_block < stack->end &&
-	       control_block > attempt->locked->regs.rsp;
+	       control_block > vt_caught_sp(&attempt->locked->caught);
 }
 
 /*
@@ -345,9 +271,10 @@ static bool is_own_stack(const struct attempt *attempt, const struct vt_map_entr
 static bool write_block(struct attempt *attempt, uint64_t mask)
 {
 	struct locked *locked = attempt->locked;
-	uint64_t slot = locked->regs.rsp - VT_STUB_RET - VT_STUB_SLOT_SIZE;
+	uint64_t sp = vt_caught_sp(&locked->caught);
+	uint64_t slot = sp - VT_STUB_RET - VT_STUB_SLOT_SIZE;
 	uint64_t at = (slot - sizeof(locked->block)) & ~UINT64_C(63);
-	const struct vt_map_entry *stack = vt_maps_find(attempt->plan->maps, locked->regs.rsp);
+	const struct vt_map_entry *stack = vt_maps_find(attempt->plan->maps, sp);
 	VT_ERROR struct vt_error *err = NULL;
 
 	if (!stack || !(stack->flags & VT_MAP_WRITE) || at < stack->start ||
@@ -356,7 +283,7 @@ static bool write_block(struct attempt *attempt, uint64_t mask)
 	fill_block(attempt, slot, mask);
 	err = vt_live_write(attempt->plan->live, at, &locked->block, sizeof(locked->block));
 	if (!err)
-		err = vt_live_write(attempt->plan->live, slot, locked->slot, sizeof(locked->slot));
+		err = vt_live_write(attempt->plan->live, slot, locked->slot, VT_STUB_SLOT_SIZE);
 	if (err)
 		return false;
 	attempt->record.block = at;
@@ -373,16 +300,9 @@ static bool write_block(struct attempt *attempt, uint64_t mask)
 static bool commit(struct attempt *attempt)
 {
 	struct locked *locked = attempt->locked;
-	struct iovec io = { &locked->sent, sizeof(locked->sent) };
 
-	locked->sent = locked->regs;
-	locked->sent.rip = attempt->plan->stub + VT_STUB_BORROWED;
-	locked->sent.rsp = attempt->record.block;
-	locked->sent.eflags &= ~(unsigned long long)(FLAG_TF | FLAG_DF);
-	/* The kernel must not restart the system call by itself: "not in a system call". */
-	locked->sent.orig_rax = (unsigned long long)-1;
-	locked->sent.rax = 0;
-	if (ptrace(PTRACE_SETREGSET, attempt->tid, (void *)NT_PRSTATUS, &io))
+	if (!vt_caught_send(attempt->tid, &locked->caught, attempt->plan->stub + VT_STUB_BORROWED,
+			    attempt->record.block))
 		return false;
 	vt_fault_point("inject.committed");
 	vt_fault_steps("committed", attempt->tid, attempt->plan->stub, locked->slot[1]);
@@ -401,10 +321,9 @@ static bool commit(struct attempt *attempt)
 /* The thread is stopped by our interruption. */
 static void divert(struct attempt *attempt)
 {
-	struct iovec io = { &attempt->locked->regs, sizeof(attempt->locked->regs) };
 	uint64_t mask;
 
-	if (ptrace(PTRACE_GETREGSET, attempt->tid, (void *)NT_PRSTATUS, &io) ||
+	if (!vt_caught_read(attempt->tid, &attempt->locked->caught) ||
 	    ptrace(PTRACE_GETSIGMASK, attempt->tid, (void *)sizeof(mask), &mask))
 		return;
 	if (!qualifies(attempt))
@@ -416,6 +335,22 @@ static void divert(struct attempt *attempt)
 	vt_fault_point("inject.block-written");
 	if (commit(attempt))
 		attempt->result = VT_BORROWED;
+}
+
+static bool interrupt(pid_t tid, siginfo_t *info)
+{
+	if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL))
+		return false;
+	vt_fault_point("inject.interrupted");
+	return wait_for_stop(tid, info);
+}
+
+/*
+ * The event stop of a group stop carries the stopping signal, the one of an interruption SIGTRAP.
+ */
+static bool is_interrupted(const siginfo_t *info)
+{
+	return info->si_status == (SIGTRAP | PTRACE_EVENT_STOP << 8);
 }
 
 /* Runs in a thread of its own; its end releases what it still traces. */
@@ -440,10 +375,12 @@ static void *try_thread(void *arg)
 		return NULL;
 	}
 	attempt->filtered = !status_is_zero(attempt, "Seccomp:\t");
-	if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL))
+	vt_caught_prepare(tid, &attempt->locked->caught);
+	if (!interrupt(tid, &info))
 		return NULL;
-	vt_fault_point("inject.interrupted");
-	if (!wait_for_stop(tid, &info))
+	if (is_interrupted(&info) &&
+	    vt_caught_let_on(tid, &attempt->locked->caught, &attempt->candidate->wait) &&
+	    !interrupt(tid, &info))
 		return NULL;
 	attempt->record.stop_ns = vt_now_ns();
 	vt_fault_point("inject.stopped");
@@ -453,11 +390,7 @@ static void *try_thread(void *arg)
 		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(info.si_status & 0x7f));
 		return NULL;
 	}
-	/*
-	 * The event stop of a group stop carries the stopping signal, the one of an interruption
-	 * SIGTRAP.
-	 */
-	if ((info.si_status & 0xff) != SIGTRAP)
+	if (!is_interrupted(&info))
 		attempt->result = VT_BORROW_STOPPED;
 	else
 		divert(attempt);

@@ -26,7 +26,7 @@ struct vt_borrow_plan {
 	uint64_t stub;   /* address of the stub */
 	bool write_stub; /* not written from outside: write it during the stop */
 	struct vt_stub_control control;
-	uint64_t xsave_mask;
+	uint64_t xstate;         /* vt_xstate_describe() */
 	enum vt_seccomp_use use; /* for which calls the filters are checked */
 };
 

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inject/arch/arch.h"
 #include "target/proc.h"
 #include "vramtap/recorder.h"
 
@@ -27,13 +28,6 @@
  * bytes at most, is within these.
  */
 #define SETXID_WORDS 128u
-
-/*
- * The saved code segment (rt_sigframe of x86-64), counted from the return address of a signal
- * handler, and its value in 64-bit code.
- */
-#define FRAME_CS_WORD 24u
-#define USER_CS 0x33
 
 /* System calls */
 
@@ -118,11 +112,8 @@ static const struct {
 	 * also after one of our reports.
 	 */
 	{ SYS_restart_syscall, 1, NULL },
-	{ SYS_poll, 1, NULL },
 	{ SYS_ppoll, 1, no_mask_exposure },
-	{ SYS_select, 1, NULL },
 	{ SYS_pselect6, 1, pselect_exposure },
-	{ SYS_pause, 1, NULL },
 	{ SYS_wait4, 2, NULL },
 	{ SYS_waitid, 2, NULL },
 	{ SYS_read, 2, read_exposure },
@@ -130,8 +121,14 @@ static const struct {
 	{ SYS_recvfrom, VT_EXPOSURE_VISIBLE, recv_exposure },
 	{ SYS_accept, VT_EXPOSURE_VISIBLE, NULL },
 	{ SYS_accept4, VT_EXPOSURE_VISIBLE, NULL },
-	{ SYS_epoll_wait, VT_EXPOSURE_VISIBLE, NULL },
 	{ SYS_epoll_pwait, VT_EXPOSURE_VISIBLE, epoll_mask_exposure },
+/* What newer architectures do not have: their C libraries use the others. */
+#ifdef SYS_poll
+	{ SYS_poll, 1, NULL },
+	{ SYS_select, 1, NULL },
+	{ SYS_pause, 1, NULL },
+	{ SYS_epoll_wait, VT_EXPOSURE_VISIBLE, NULL },
+#endif
 };
 
 int vt_call_exposure(pid_t tid, struct vt_memsrc *src, long nr, const uint64_t args[6])
@@ -159,29 +156,6 @@ static const int kind_exposure[VT_CODE_N_KINDS] = {
 	[VT_CODE_LOADER] = VT_EXPOSURE_VISIBLE + 1,
 	[VT_CODE_DRIVER] = VT_EXPOSURE_VISIBLE + 1,
 };
-
-/*
- * Whether the address is that of __restore_rt, to which signal handlers return: mov $15, %rax
- * (rt_sigreturn); syscall.
- */
-static bool is_signal_return(struct vt_live *live, uint64_t addr)
-{
-	static const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05 };
-	uint8_t found[sizeof(code)];
-
-	return !vt_mem_read(vt_live_cached_source(live), addr, found, sizeof(found)) &&
-	       !memcmp(found, code, sizeof(code));
-}
-
-/*
- * Whether the return address in words[i] belongs to a handler that still runs, not to one that has
- * ended: its signal frame is whole.
- */
-static bool is_in_handler(struct vt_live *live, const uint64_t *words, size_t n, size_t i)
-{
-	return is_signal_return(live, words[i]) &&
-	       (n - i <= FRAME_CS_WORD || (words[i + FRAME_CS_WORD] & 0xffff) == USER_CS);
-}
 
 /* Reads as much as there is of the top of the stack, in words. */
 static size_t read_stack(struct vt_live *live, uint64_t sp, uint64_t *words)
@@ -215,12 +189,14 @@ int vt_stack_exposure(struct vt_live *live, const struct vt_target_symbols *symb
 	if (!n)
 		return VT_EXPOSURE_NEVER;
 	for (size_t i = 0; i < n; i++) {
-		enum vt_code_kind kind = vt_code_kind_of(symbols, words[i]);
+		uint64_t addr = words[i] & symbols->address_mask;
+		enum vt_code_kind kind = vt_code_kind_of(symbols, addr);
 
 		if (kind == VT_CODE_OTHER)
 			continue;
-		if (kind == VT_CODE_LIBC) {
-			if (is_in_handler(live, words, n, i))
+		if (kind == VT_CODE_LIBC || kind == VT_CODE_VDSO) {
+			if (vt_stack_is_in_handler(vt_live_cached_source(live),
+						   vt_live_source(live), words, n, i, addr))
 				return VT_EXPOSURE_NEVER;
 			continue;
 		}
@@ -315,7 +291,12 @@ static bool look_at(const struct vt_choice *choice, pid_t tid, struct vt_candida
 	if (err)
 		return false;
 	*scene = mix(mix(mix(*scene, (uint64_t)tid), info.sp), (uint64_t)info.syscall_nr);
-	*candidate = (struct vt_candidate){ tid, thread_exposure(choice, &info), info.sp, info.pc };
+	*candidate = (struct vt_candidate){
+		.tid = tid,
+		.exposure = thread_exposure(choice, &info),
+		.wait = { .sp = info.sp, .pc = info.pc, .nr = info.syscall_nr },
+	};
+	memcpy(candidate->wait.args, info.syscall_args, sizeof(candidate->wait.args));
 	return candidate->exposure <= choice->max_exposure &&
 	       candidate->exposure < VT_EXPOSURE_NEVER;
 }

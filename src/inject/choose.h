@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "inject/arch/arch.h"
 #include "inject/symbols.h"
 #include "target/live.h"
 
@@ -32,7 +33,7 @@ enum {
 struct vt_candidate {
 	pid_t tid;
 	int exposure;
-	uint64_t sp, pc; /* where it was then */
+	struct vt_wait wait; /* where it was then */
 };
 
 /* The exposure for the system call alone, with its arguments. */

@@ -14,6 +14,5 @@
 
 	embed	vt_stub_blob, src/inject/stub/stub.bin
 	embed	vt_helper_elf, helper/vramtap-helper.so
-	embed	vt_recorder_elf, helper/vramtap-recorder.so
 
-	.section .note.GNU-stack, "", @progbits
+	.section .note.GNU-stack, "", %progbits

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/page.h"
 #include "base/random.h"
 #include "base/str.h"
 #include "inject/borrow.h"
@@ -24,7 +25,7 @@
 #include "inject/space.h"
 #include "inject/refuse.h"
 #include "inject/symbols.h"
-#include "inject/xstate.h"
+#include "inject/arch/xstate.h"
 
 /*
  * The helper ends by itself this long after the tool's last sign of life (any call of this file).
@@ -112,7 +113,7 @@ static uint64_t session_map_size(pid_t pid)
 /* Lays region and pieces out in one hole, a guard page between them. */
 static struct vt_error *plan_addresses(struct injection *in)
 {
-	const uint64_t guard = 4096;
+	const uint64_t guard = vt_page_size();
 	struct vt_stub_control *control = &in->plan.control;
 	uint64_t text = in->image.text_size, data = in->image.data_size;
 	uint64_t session = session_map_size(in->proc->pid);
@@ -179,14 +180,14 @@ static struct vt_error *put_stub(struct injection *in)
 
 static struct vt_error *prepare(struct injection *in)
 {
-	uint32_t xsave_size;
+	uint32_t xstate_size;
 
 	VT_TRY(vt_inject_refusal(in->proc));
 	VT_TRY(vt_helper_image_describe(&in->image));
-	VT_TRY(vt_xstate_describe(&in->plan.xsave_mask, &xsave_size));
-	if (xsave_size > VT_XSAVE_MAX)
+	VT_TRY(vt_xstate_describe(&in->plan.xstate, &xstate_size));
+	if (xstate_size > VT_XSAVE_MAX)
 		return vt_error_create(VT_ERR_UNSUPPORTED,
-				       "this processor's extended state has %u bytes", xsave_size);
+				       "this processor's extended state has %u bytes", xstate_size);
 	VT_TRY(vt_target_symbols_init(&in->symbols, in->modules));
 	VT_TRY(vt_maps_init(&in->maps, in->proc->pid));
 	VT_TRY(put_stub(in));

@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PAGE UINT64_C(4096)
+#include "target/arch/native.h"
+
+#define PAGE ((uint64_t)VT_ARCH_MAX_PAGE) /* the image fits kernels with any size of pages */
 #define MAX_IMAGE (UINT64_C(1) << 24)
 
 extern const uint8_t vt_helper_elf[];
@@ -143,7 +145,7 @@ static struct vt_error *relocate(const struct vt_helper_image *image, uint64_t b
 		Elf64_Rela rela;
 
 		memcpy(&rela, buf + table + at, sizeof(rela));
-		if (ELF64_R_TYPE(rela.r_info) != R_X86_64_RELATIVE)
+		if (ELF64_R_TYPE(rela.r_info) != VT_NATIVE->relative)
 			return bad("a relocation that needs a symbol");
 		if (rela.r_offset < image->text_size || rela.r_offset > size - sizeof(uint64_t))
 			return bad("a relocation of the code");

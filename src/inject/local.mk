@@ -10,12 +10,31 @@ src_inject_libinject_a_SOURCES = \
 	src/inject/image.c src/inject/image.h \
 	src/inject/inject.h \
 	src/inject/lock.c \
-	src/inject/space.c src/inject/space.h \
 	src/inject/refuse.c src/inject/refuse.h \
 	src/inject/seccomp.c src/inject/seccomp.h \
+	src/inject/space.c src/inject/space.h \
 	src/inject/step.c src/inject/step.h \
-	src/inject/symbols.c src/inject/symbols.h \
-	src/inject/xstate.c src/inject/xstate.h \
-	src/inject/stub/stub.h
+	src/inject/stub/leave.h src/inject/stub/stub.h \
+	src/inject/symbols.c src/inject/symbols.h
+src/inject/embed.$(OBJEXT): helper/vramtap-helper.so src/inject/stub/stub.bin
 
-src/inject/embed.$(OBJEXT): helper/vramtap-helper.so helper/vramtap-recorder.so src/inject/stub/stub.bin
+# What of it depends on the processor (VT_ARCH).
+inject_arch = \
+	src/inject/arch/$(VT_ARCH)/caught.$(OBJEXT) \
+	src/inject/arch/$(VT_ARCH)/stack.$(OBJEXT) \
+	src/inject/arch/$(VT_ARCH)/step.$(OBJEXT) \
+	src/inject/arch/$(VT_ARCH)/xstate.$(OBJEXT)
+src_inject_libinject_a_LIBADD = $(inject_arch)
+src_inject_libinject_a_DEPENDENCIES = $(inject_arch)
+
+# The recorder exists for some architectures only (VT_RECORDS, configure.ac).
+recorder_embedded = src/inject/embed_recorder.S
+recorder_missing = src/inject/without_recorder.S
+if VT_RECORDS
+src_inject_libinject_a_SOURCES += $(recorder_embedded)
+src/inject/embed_recorder.$(OBJEXT): helper/vramtap-recorder.so
+else
+src_inject_libinject_a_SOURCES += $(recorder_missing)
+endif
+
+include src/inject/arch/local.mk

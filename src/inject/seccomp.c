@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 
 #include "inject/stub/stub.h"
+#include "vramtap/arch.h"
 
 #ifndef SYS_clone3
 #define SYS_clone3 435
@@ -47,16 +48,16 @@ struct call {
 	enum need need;
 	struct seccomp_data data;
 };
-#define CALL(call, must, ...)                                                                \
-	{                                                                                    \
-#call, must,                                                                 \
-		{                                                                            \
-			.nr = SYS_##call, .arch = AUDIT_ARCH_X86_64, .args = { __VA_ARGS__ } \
-		}                                                                            \
+#define CALL(call, must, ...)                                                            \
+	{                                                                                \
+#call, must,                                                             \
+		{                                                                        \
+			.nr = SYS_##call, .arch = VT_ARCH_AUDIT, .args = { __VA_ARGS__ } \
+		}                                                                        \
 	}
 
 static const struct call helper_calls[] = {
-	CALL(rt_sigprocmask, MUST_WORK, SIG_SETMASK, 0, 0, 8),
+	VT_FRAME_CALLS CALL(rt_sigprocmask, MUST_WORK, SIG_SETMASK, 0, 0, 8),
 	CALL(rt_sigpending, MUST_WORK, 0, 8),
 	CALL(rt_sigaction, MUST_WORK, SIGUSR1, 0, 0, 8),
 	CALL(mmap, MUST_WORK, 0, 4096, PROT_READ | PROT_WRITE,

@@ -13,8 +13,10 @@
 #include <elf.h>
 #include <string.h>
 
+#include "base/page.h"
 #include "base/random.h"
 
+/* Pages may be larger; but linkers pad no more than this. */
 #define PAGE UINT64_C(4096)
 #define ALIGN 64u
 
@@ -51,13 +53,13 @@ static uint64_t end_of_text(const struct vt_module *module, const struct vt_map_
 
 		uint64_t end = module->bias + phdr.p_vaddr + phdr.p_filesz;
 
-		if (end > entry->end - PAGE && end < entry->end)
+		if (end > entry->start && end < entry->end && entry->end - end < vt_page_size())
 			return end;
 	}
 	return 0;
 }
 
-/* Space in the given last page of the mapping; prefers the same bytes to zeros. */
+/* Space in the page with the end of the code; prefers the same bytes to zeros. */
 static uint64_t space_in_page(const uint8_t *page, uint64_t base, uint64_t from,
 			      const uint8_t *stub, size_t size, bool *present)
 {
@@ -86,14 +88,15 @@ static uint64_t space_in_entry(struct vt_modules *modules, struct vt_live *live,
 	struct vt_module *module = vt_modules_find(modules, entry->start);
 	VT_ERROR struct vt_error *err = NULL;
 	uint8_t page[PAGE];
-	uint64_t end;
+	uint64_t end, base;
 
 	if (!module || (err = vt_module_open(modules, module)))
 		return 0;
 	end = end_of_text(module, entry);
-	if (!end || vt_mem_read(vt_live_source(live), entry->end - PAGE, page, sizeof(page)))
+	base = end & ~(PAGE - 1);
+	if (!end || vt_mem_read(vt_live_source(live), base, page, sizeof(page)))
 		return 0;
-	return space_in_page(page, entry->end - PAGE, end, stub, size, present);
+	return space_in_page(page, base, end, stub, size, present);
 }
 
 static bool is_private_text(const struct vt_map_entry *entry)
@@ -153,20 +156,37 @@ static bool is_free(const struct vt_maps *maps, uint64_t start, uint64_t end)
 	return true;
 }
 
+/* The main thread's stack is near the end. Kernels for aarch64 differ: from 2^36 to 2^48 bytes. */
+uint64_t vt_space_end(const struct vt_maps *maps)
+{
+	uint64_t last = UINT64_C(1) << 36, end = last;
+
+	for (size_t i = 0; i < maps->entries.n; i++) {
+		/* The kernel's half: [vsyscall] of x86-64. */
+		if (maps->entries.data[i].end > last && !(maps->entries.data[i].start >> 63))
+			last = maps->entries.data[i].end;
+	}
+	while (end < last)
+		end *= 2;
+	return end;
+}
+
 /*
- * Between 16 TiB and 80 TiB: far from the program, the heap, the stacks and the kernel's own choice
- * for mappings, and far from CUDA's reservations, which are at both ends of the lower 128 TiB that
- * 4-level page tables provide.
+ * Between 1/8 and 5/8 of the addresses (16 TiB and 80 TiB where they have 47 bits): far from the
+ * program, the heap, the stacks and the kernel's own choice for mappings, and far from CUDA's
+ * reservations, which are at both ends of the lower 128 TiB that 4-level page tables provide.
  */
 struct vt_error *vt_space_for_region(const struct vt_maps *maps, uint64_t size, uint64_t *addr)
 {
+	uint64_t end = vt_space_end(maps);
+
 	for (int tries = 0; tries < 100; tries++) {
 		uint64_t random;
 
 		if (!vt_random(&random, sizeof(random)))
 			return vt_error_create(VT_ERR_OS, "cannot get random numbers");
 
-		uint64_t at = (UINT64_C(1) << 44) + (random % (UINT64_C(1) << 46) & ~(PAGE - 1));
+		uint64_t at = end / 8 + (random % (end / 2) & ~(vt_page_size() - 1));
 
 		if (is_free(maps, at - MARGIN, at + size + MARGIN)) {
 			*addr = at;

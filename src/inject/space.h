@@ -22,6 +22,9 @@
 struct vt_error *vt_space_for_stub(struct vt_modules *modules, struct vt_live *live,
 				   const uint8_t *stub, size_t size, uint64_t *addr, bool *present);
 
+/* Where user addresses end, as far as the maps show it: a power of two. */
+uint64_t vt_space_end(const struct vt_maps *maps);
+
 /*
  * A random page-aligned address with size unused bytes behind it, and some unused room around.
  * VT_ERR_UNSUPPORTED.

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "inject/arch/arch.h"
 #include "inject/image.h"
 
 /* An instruction that takes longer is a system call that waits. */
@@ -81,39 +81,32 @@ static void let_go(pid_t tid)
 	ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)own_signal(status));
 }
 
-static void set_breakpoint(pid_t tid, uint64_t addr, uint64_t control)
-{
-	ptrace(PTRACE_POKEUSER, tid, (void *)offsetof(struct user, u_debugreg[0]), (void *)addr);
-	ptrace(PTRACE_POKEUSER, tid, (void *)offsetof(struct user, u_debugreg[7]), (void *)control);
-}
-
 /*
  * A function that the stub has called runs at its own speed until it returns: by a breakpoint of
  * the processor's, which this thread alone has. False: it is not in one.
  */
-static bool finish_call(const struct vt_steps *steps, uint64_t sp, int *status)
+static bool finish_call(const struct vt_steps *steps, uint64_t back, int *status)
 {
-	uint64_t back = (uint64_t)ptrace(PTRACE_PEEKDATA, steps->tid, (void *)sp, NULL);
 	bool stopped;
 
 	if (back - steps->stub >= vt_stub_size())
 		return false;
-	set_breakpoint(steps->tid, back, 1);
+	vt_step_break_at(steps->tid, back);
 	do
 		stopped = !ptrace(PTRACE_CONT, steps->tid, NULL, (void *)0) &&
 			  wait_stop(steps->tid, status);
 	while (stopped && *status >> 16);
-	set_breakpoint(steps->tid, 0, 0);
+	vt_step_break_at(steps->tid, 0);
 	return stopped;
 }
 
 /* One instruction, or a whole function that the stub calls. */
-static bool advance(const struct vt_steps *steps, const struct user_regs_struct *regs,
-		    bool just_left, int *sig)
+static bool advance(const struct vt_steps *steps, const struct vt_step_regs *regs, bool just_left,
+		    int *sig)
 {
 	int status;
 
-	if (just_left && !*sig && finish_call(steps, regs->rsp, &status)) {
+	if (just_left && !*sig && finish_call(steps, regs->back, &status)) {
 		*sig = own_signal(status);
 		return true;
 	}
@@ -134,30 +127,24 @@ enum vt_step_result vt_step(struct vt_steps *steps)
 	int sig = 0;
 
 	for (;;) {
-		struct user_regs_struct regs;
-		bool was_inside = inside, at_popf = false;
+		struct vt_step_regs regs;
+		bool was_inside = inside, disturbed = false;
 
-		if (ptrace(PTRACE_GETREGS, tid, NULL, &regs))
+		if (!vt_step_regs_read(tid, &regs))
 			return VT_STEP_WAITS;
-		inside = regs.rip - steps->stub < vt_stub_size();
+		inside = regs.pc - steps->stub < vt_stub_size();
 		if (inside) {
-			uint16_t offset = (uint16_t)(regs.rip - steps->stub);
-
-			/*
-			 * Stepped, it would be taken to have set the trap flag itself, which the
-			 * kernel then leaves set for ever (enable_single_step()), unless stepping
-			 * begins anew.
-			 */
-			at_popf = vt_stub_blob[offset] == 0x9d;
+			uint16_t offset = (uint16_t)(regs.pc - steps->stub);
+			disturbed = vt_step_disturbs(vt_stub_blob + offset);
 			if (steps->log >= 0 && write(steps->log, &offset, sizeof(offset)) < 0)
 				abort();
 			if (seen++ == steps->nth)
 				return hold(tid, sig) ? VT_STEP_REACHED : VT_STEP_WAITS;
-		} else if (regs.rip == steps->end) {
+		} else if (regs.pc == steps->end) {
 			return hold(tid, sig) ? VT_STEP_BACK : VT_STEP_WAITS;
 		}
 		if (!advance(steps, &regs, was_inside && !inside, &sig) ||
-		    (at_popf && !hold(tid, sig)))
+		    (disturbed && !hold(tid, sig)))
 			return VT_STEP_WAITS;
 	}
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/arch/arch.h"
+#include "inject/space.h"
 #include "vramtap/recorder.h"
 
 /* Where a function may be defined: before glibc 2.34 threads had a library of their own. */
@@ -91,6 +93,16 @@ static void add_module(struct vt_target_symbols *symbols, const struct vt_maps *
 	}
 }
 
+static void add_vdso(struct vt_target_symbols *symbols, const struct vt_maps *maps)
+{
+	for (size_t i = 0; i < maps->entries.n; i++) {
+		const struct vt_map_entry *entry = &maps->entries.data[i];
+
+		if (!strcmp(entry->path, "[vdso]"))
+			add_code(symbols, entry->start, entry->end, VT_CODE_VDSO);
+	}
+}
+
 static void add_modules(struct vt_target_symbols *symbols, struct vt_modules *modules,
 			const char *prefix, enum vt_code_kind kind)
 {
@@ -160,9 +172,12 @@ struct vt_error *vt_target_symbols_init(struct vt_target_symbols *symbols,
 		if (addr)
 			add_code(&out, addr, addr + libc_code[i].size, libc_code[i].kind);
 	}
+	/* First: it may lie in a gap of the loader's. */
+	add_vdso(&out, modules->maps);
 	for (size_t i = 0; i < sizeof(module_code) / sizeof(module_code[0]); i++)
 		add_modules(&out, modules, module_code[i].prefix, module_code[i].kind);
 	add_own_allocator(&out, modules);
+	out.address_mask = vt_stack_address_mask(vt_space_end(modules->maps));
 	*symbols = out;
 	return NULL;
 }

@@ -22,6 +22,7 @@ struct vt_range {
 enum vt_code_kind {
 	VT_CODE_OTHER,
 	VT_CODE_LIBC,      /* libc or libpthread, and none of the following */
+	VT_CODE_VDSO,      /* of the kernel's */
 	VT_CODE_MALLOC,    /* the allocator of libc */
 	VT_CODE_CREATE,    /* pthread_create */
 	VT_CODE_SETXID,    /* setuid() etc., which wait and hold pthread_create()'s lock */
@@ -43,6 +44,7 @@ struct vt_target_symbols {
 		enum vt_code_kind kind;
 	} code[VT_MAX_RANGES]; /* the first that contains an address decides */
 	unsigned int n_code;
+	uint64_t address_mask; /* the bits of a word that are an address, if it is one */
 };
 
 /* VT_ERR_UNSUPPORTED when the process has no GNU C library that can start threads. */

@@ -20,6 +20,7 @@
 #include "collect/usage.h"
 #include "collect/watchdog.h"
 #include "explain/wait.h"
+#include "target/arch/native.h"
 #include "target/proc.h"
 
 enum { THREADS = 7, GRAIN = 16, MAX_ROWS = 4096, MAX_GPUS_OF_ONE = 128, MAX_COMMAND = 256 };
@@ -147,7 +148,7 @@ static void read_main_thread(struct vt_ps *ps, struct vt_ps_row *row)
 		return;
 	row->state = info.state;
 	if (info.syscall_known && info.in_syscall && info.syscall_nr >= 0)
-		row->syscall = vt_syscall_name(info.syscall_nr);
+		row->syscall = vt_arch_syscall(VT_NATIVE, info.syscall_nr);
 	if (info.state != 'R')
 		row->wchan = copy(ps, info.wchan, sizeof(info.wchan));
 }

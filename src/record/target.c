@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "base/progress.h"
 #include "inject/recorder/gate.h"
-#include "target/pthread.h"
+#include "target/arch/native.h"
 #include "target/session.h"
 #include "inject/cuda_imports.h"
 #include "walk/recorder/python.h"
@@ -251,7 +251,7 @@ static void configure_imports(struct vt_record_target *target, struct vt_recorde
 						   imports_table[i].prefix, imports_table[i].name);
 	}
 	find_main_stack(target, imports);
-	imports->pthread_tid = VT_PTHREAD_TID;
+	imports->pthread_tid = VT_NATIVE->pthread->tid;
 }
 
 static struct vt_error *find_python(struct vt_record_target *target,

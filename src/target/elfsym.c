@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "target/arch/native.h"
 #include "target/buildid.h"
 #include "target/proc.h"
 
@@ -133,7 +134,9 @@ static struct vt_error *find_modules(struct vt_modules *modules)
 struct vt_error *vt_modules_init_files(struct vt_modules *modules, struct vt_files *files,
 				       const struct vt_maps *maps)
 {
-	struct vt_modules fresh = { .maps = maps, .files = files, .budget = MAX_COPIED };
+	struct vt_modules fresh = {
+		.maps = maps, .files = files, .arch = VT_NATIVE, .budget = MAX_COPIED
+	};
 	struct vt_error *err = find_modules(&fresh);
 
 	if (err)
@@ -247,13 +250,14 @@ static bool program_header(const struct vt_module *module, unsigned int n, Elf64
 	return p;
 }
 
-static bool is_elf64(const struct vt_module *module)
+static bool is_elf64(const struct vt_module *module, const struct vt_arch *arch)
 {
 	const Elf64_Ehdr *ehdr = bytes_at(module, 0, sizeof(*ehdr));
 
 	return ehdr && !memcmp(ehdr->e_ident, ELFMAG, SELFMAG) &&
 	       ehdr->e_ident[EI_CLASS] == ELFCLASS64 && ehdr->e_ident[EI_DATA] == ELFDATA2LSB &&
-	       ehdr->e_machine == EM_X86_64 && (ehdr->e_type == ET_DYN || ehdr->e_type == ET_EXEC);
+	       ehdr->e_machine == arch->abi.machine &&
+	       (ehdr->e_type == ET_DYN || ehdr->e_type == ET_EXEC);
 }
 
 /*
@@ -300,8 +304,9 @@ bool vt_module_constant(const struct vt_module *module, uint64_t vaddr, uint64_t
 }
 
 /*
- * Which PT_LOAD segment this mapping shows; false when none. The loader maps whole pages, so a page
- * of the file in which two segments meet is mapped twice and only the flags tell which is which.
+ * Which PT_LOAD segment this mapping shows; false when none. The loader maps whole pages, of
+ * whatever size, so a page of the file in which two segments meet is mapped twice and only the
+ * flags tell which is which.
  */
 static bool find_segment(const struct vt_module *module, const struct vt_map_entry *entry,
 			 Elf64_Phdr *found)
@@ -312,7 +317,7 @@ static bool find_segment(const struct vt_module *module, const struct vt_map_ent
 		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X) ||
 		    phdr.p_filesz > module->image_size)
 			continue;
-		if ((phdr.p_offset & ~(PAGE - 1)) <= entry->offset &&
+		if (phdr.p_offset <= entry->offset + (entry->end - entry->start - 1) &&
 		    entry->offset < phdr.p_offset + phdr.p_filesz) {
 			*found = phdr;
 			return true;
@@ -387,7 +392,7 @@ static bool try_file(struct vt_modules *modules, struct vt_module *module,
 {
 	module->fd = fd;
 	if (fd >= 0 && map_file(module, fd)) {
-		if (is_elf64(module))
+		if (is_elf64(module, modules->arch))
 			find_build_id(module);
 		if (modules->files->ops->accepts(modules->files, module, entry))
 			return true;
@@ -500,10 +505,11 @@ struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *mo
 	if (module->opened) {
 		if (module->image)
 			return NULL;
-		return vt_error_create(module->bad ? VT_ERR_FORMAT : VT_ERR_NOTFOUND, "%s: %s",
-				       module->path,
-				       module->bad ? "not an ELF file for x86-64, or damaged" :
-						     "cannot be opened");
+		if (module->bad)
+			return vt_error_create(VT_ERR_FORMAT,
+					       "%s: not an ELF file for %s, or damaged",
+					       module->path, modules->arch->name);
+		return vt_error_create(VT_ERR_NOTFOUND, "%s: cannot be opened", module->path);
 	}
 	if (!entry)
 		return vt_error_create(VT_ERR_NOTFOUND, "%s: not mapped", module->path);
@@ -511,7 +517,7 @@ struct vt_error *vt_module_open(struct vt_modules *modules, struct vt_module *mo
 	if ((is_vdso(entry) || !open_file(modules, module, entry)) &&
 	    !image_from_memory(modules, module))
 		return vt_module_open(modules, module);
-	if (!is_elf64(module) || !find_bias(modules->maps, module)) {
+	if (!is_elf64(module, modules->arch) || !find_bias(modules->maps, module)) {
 		close_module(module);
 		module->build_id_len = 0;
 		module->bad = true;
@@ -615,7 +621,8 @@ static bool same_entry(const Elf64_Dyn *file, const Elf64_Dyn *memory, uint64_t 
 }
 
 /* `n` relocations, from number first on: those of addresses that do not change any more. */
-static enum vt_comparison same_relocations(const struct vt_module *module, uint64_t table,
+static enum vt_comparison same_relocations(const struct vt_module *module,
+					   const struct vt_arch *arch, uint64_t table,
 					   uint64_t first, uint64_t n, const Elf64_Phdr *relro,
 					   struct vt_memsrc *memory)
 {
@@ -628,8 +635,7 @@ static enum vt_comparison same_relocations(const struct vt_module *module, uint6
 		if (!p)
 			return VT_DIFFERENT;
 		memcpy(&rela, p, sizeof(rela));
-		if (ELF64_R_TYPE(rela.r_info) != R_X86_64_RELATIVE ||
-		    rela.r_offset < relro->p_vaddr ||
+		if (ELF64_R_TYPE(rela.r_info) != arch->relative || rela.r_offset < relro->p_vaddr ||
 		    rela.r_offset - relro->p_vaddr >= relro->p_memsz)
 			continue;
 		if (vt_mem_read_u64(memory, rela.r_offset + module->bias, &value))
@@ -644,8 +650,8 @@ static enum vt_comparison same_relocations(const struct vt_module *module, uint6
  * Addresses of the file that the loader has put into memory, mostly those of functions: another
  * build has different ones. A sample from the whole table.
  */
-static enum vt_comparison same_addresses(const struct vt_module *module, uint64_t table,
-					 uint64_t size, struct vt_memsrc *memory)
+static enum vt_comparison same_addresses(const struct vt_module *module, const struct vt_arch *arch,
+					 uint64_t table, uint64_t size, struct vt_memsrc *memory)
 {
 	uint64_t n = size / sizeof(Elf64_Rela), offset;
 	Elf64_Phdr relro;
@@ -659,7 +665,7 @@ static enum vt_comparison same_addresses(const struct vt_module *module, uint64_
 		uint64_t first = n / RELOCATION_GROUPS * group;
 		uint64_t some = n - first < RELOCATION_GROUP ? n - first : RELOCATION_GROUP;
 		enum vt_comparison result =
-			same_relocations(module, offset, first, some, &relro, memory);
+			same_relocations(module, arch, offset, first, some, &relro, memory);
 
 		if (result != VT_SAME)
 			return result;
@@ -667,14 +673,14 @@ static enum vt_comparison same_addresses(const struct vt_module *module, uint64_
 	return VT_SAME;
 }
 
-enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps,
-					 struct vt_memsrc *memory)
+enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct vt_arch *arch,
+					 const struct vt_maps *maps, struct vt_memsrc *memory)
 {
 	uint64_t relocations = 0, size = 0;
 	unsigned int same = 0;
 	Elf64_Phdr phdr;
 
-	if (!is_elf64(module) || !find_bias(maps, module) ||
+	if (!is_elf64(module, arch) || !find_bias(maps, module) ||
 	    !find_phdr(module, PT_DYNAMIC, &phdr) || phdr.p_offset > module->image_size)
 		return VT_DIFFERENT;
 	for (uint64_t i = 0; i < phdr.p_filesz / sizeof(Elf64_Dyn) && i < MAX_DYNAMIC; i++) {
@@ -698,7 +704,7 @@ enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct 
 			size = ours.d_un.d_val;
 		same++;
 	}
-	return same >= LEAST_DYNAMIC ? same_addresses(module, relocations, size, memory) :
+	return same >= LEAST_DYNAMIC ? same_addresses(module, arch, relocations, size, memory) :
 				       VT_DIFFERENT;
 }
 

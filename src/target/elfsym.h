@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/vec.h"
+#include "target/arch/arch.h"
 #include "target/buildid.h"
 #include "target/files.h"
 #include "target/maps.h"
@@ -58,6 +59,7 @@ struct vt_modules {
 	struct vt_files *files;           /* where their files are; not owned */
 	struct vt_files *owned_files;     /* private */
 	const struct vt_maps *maps;       /* not owned */
+	const struct vt_arch *arch;       /* the native one; the caller changes it for a core */
 	uint64_t debuginfod_until_ns;     /* set by the caller: until when to ask; 0: not at all */
 	VT_VEC(struct vt_module) modules; /* sorted by start */
 	struct vt_arena arena;
@@ -109,8 +111,8 @@ enum vt_comparison { VT_SAME, VT_DIFFERENT, VT_NOT_THERE /* in the target's memo
  * the symbols, strings and relocations are, and how many), and a sample of the relocated addresses.
  * Sets the bias.
  */
-enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct vt_maps *maps,
-					 struct vt_memsrc *memory);
+enum vt_comparison vt_module_same_tables(struct vt_module *module, const struct vt_arch *arch,
+					 const struct vt_maps *maps, struct vt_memsrc *memory);
 
 /*
  * Looks names up in .dynsym by the module's own hash table (GNU or SysV), not by a scan. For each

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "target/arch/native.h"
 #include "target/task.h"
 
 #ifndef PTRACE_EVENT_STOP
@@ -27,9 +28,6 @@
 #ifndef SYS_io_uring_enter
 #define SYS_io_uring_enter 426
 #endif
-
-/* The kernel's own, which a tracer sees (include/linux/errno.h). */
-#define ERESTARTNOHAND 514
 
 /* "/proc/" tid rest; snprintf() is not async-signal-safe. */
 static void proc_path(char *path, pid_t tid, const char *rest)
@@ -130,7 +128,9 @@ static const struct restart_rule {
 	int nr;
 	enum restart_condition condition;
 } restart_rules[] = {
+#ifdef SYS_epoll_wait /* newer architectures have none */
 	{ SYS_epoll_wait, IF_ANY },
+#endif
 	{ SYS_epoll_pwait, IF_ANY },
 	{ SYS_epoll_pwait2, IF_ANY },
 	{ SYS_io_uring_enter, IF_ANY },
@@ -179,73 +179,51 @@ static bool is_socket(pid_t tid, uint64_t fd)
 	return readlink(path, target, sizeof(target)) >= 8 && !memcmp(target, "socket:[", 8);
 }
 
-static bool may_restart(pid_t tid, const struct user_regs_struct *regs)
+static bool may_restart(pid_t tid, const struct vt_regs *regs)
 {
+	const uint8_t *args = VT_NATIVE->syscall_args;
+
 	for (size_t i = 0; i < sizeof(restart_rules) / sizeof(restart_rules[0]); i++) {
-		if (regs->orig_rax != (unsigned long long)restart_rules[i].nr)
+		if (regs->syscall_nr != restart_rules[i].nr)
 			continue;
 		switch (restart_rules[i].condition) {
 		case IF_ANY:
 			return true;
 		case IF_SOCKET:
-			return is_socket(tid, regs->rdi);
+			return is_socket(tid, regs->r[args[0]]);
 		case IF_ALLOCATE:
-			return !(regs->rsi & ~(uint64_t)FALLOC_FL_KEEP_SIZE);
+			return !(regs->r[args[1]] & ~(uint64_t)FALLOC_FL_KEEP_SIZE);
 		}
 	}
 	return false;
 }
 
-/*
- * A byte of the code of a stopped thread, -1 when it cannot be read. Aligned words never cross into
- * another page.
- */
-static int code_byte(pid_t tid, uint64_t addr)
+/* A set that this kernel or processor lacks (ENODEV, EINVAL) is left out, except the first. */
+bool vt_stop_registers(pid_t tid, struct vt_regs *regs)
 {
-	long word;
+	for (size_t i = 0; i < VT_NATIVE->n_sets; i++) {
+		const struct vt_arch_set *set = &VT_NATIVE->sets[i];
+		uint64_t data[VT_ARCH_SET_MAX / sizeof(uint64_t)];
+		struct iovec iov = { .iov_base = data, .iov_len = set->size };
+		bool is_read = !ptrace(PTRACE_GETREGSET, tid, (void *)(uintptr_t)set->type, &iov) &&
+			       iov.iov_len == set->size;
 
-	errno = 0;
-	word = ptrace(PTRACE_PEEKTEXT, tid, (void *)(uintptr_t)(addr & ~UINT64_C(7)), NULL);
-	return errno ? -1 : (int)((uint64_t)word >> (addr % 8 * 8) & 0xff);
-}
-
-/* 0f 05, not the "int $0x80" of the 32-bit numbering. */
-static bool is_after_syscall_instruction(pid_t tid, uint64_t rip)
-{
-	return code_byte(tid, rip - 2) == 0x0f && code_byte(tid, rip - 1) == 0x05;
-}
-
-bool vt_stop_registers(pid_t tid, struct user_regs_struct *regs)
-{
-	struct iovec iov = { .iov_base = regs, .iov_len = sizeof(*regs) };
-
-	/* A thread in 32-bit code gives the shorter set of i386. */
-	return !ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov) &&
-	       iov.iov_len == sizeof(*regs);
+		if (is_read)
+			set->take(data, regs);
+		else if (i == 0)
+			return false; /* a thread in 32-bit code gives a shorter set */
+	}
+	return true;
 }
 
 /* See restart_rules. */
 void vt_stop_restart_if_spurious(pid_t tid, int signo)
 {
-	struct user_regs_struct regs;
-	struct iovec iov = { .iov_base = &regs, .iov_len = sizeof(regs) };
+	struct vt_regs regs;
 
-	if (!vt_stop_registers(tid, &regs) || (long long)regs.rax != -EINTR ||
-	    (long long)regs.orig_rax < 0 || regs.cs != 0x33 || !may_restart(tid, &regs) ||
-	    !is_after_syscall_instruction(tid, regs.rip) || is_signal_due(tid, signo))
-		return;
-	/*
-	 * The kernel restarts it, unless a signal comes first that has a handler: EINTR then, after
-	 * the handler, as if the signal had ended the wait (arch/x86/kernel/signal.c). So none is
-	 * lost that arrives after our look at the queue; nor in a call with a mask of signals
-	 * (epoll_pwait): the kernel puts the caller's own mask back before the restart, and the
-	 * call looks for pending signals itself.
-	 *
-	 * One call, so that there is no half-way state if we are killed. (It copies word by word
-	 * from our memory; the page was written just now and is present.)
-	 */
-	regs.rax = (unsigned long long)-ERESTARTNOHAND;
-	(void)ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRSTATUS, &iov);
+	if (vt_stop_registers(tid, &regs) && (int64_t)regs.r[VT_NATIVE->syscall_result] == -EINTR &&
+	    regs.syscall_nr >= 0 && may_restart(tid, &regs) && !is_signal_due(tid, signo))
+		vt_native_restart(tid);
 }
 
 static enum vt_stop_kind kind_of_stop(int event, int signo)

@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <sys/user.h>
+
+#include "target/arch/arch.h"
 
 /*
  * Room for a status file up to the signal masks; the list of supplementary groups before them can
@@ -24,7 +25,7 @@ bool vt_status_read(pid_t tid, char *status, size_t size);
 bool vt_status_field(const char *status, const char *key, unsigned int base, uint64_t *value);
 
 /* False when it cannot be read, or of a thread in 32-bit code. */
-bool vt_stop_registers(pid_t tid, struct user_regs_struct *regs);
+bool vt_stop_registers(pid_t tid, struct vt_regs *regs);
 
 enum vt_stop_kind {
 	VT_STOP_NONE,   /* not stopped */

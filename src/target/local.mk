@@ -21,7 +21,6 @@ src_target_libtarget_a_SOURCES = \
 	src/target/pthread.c src/target/pthread.h \
 	src/target/readers.c src/target/readers.h \
 	src/target/recorder_head.c src/target/recorder_head.h \
-	src/target/regs.c src/target/regs.h \
 	src/target/replay.c src/target/replay.h \
 	src/target/resident.c src/target/resident.h \
 	src/target/session.c src/target/session.h \
@@ -30,3 +29,5 @@ src_target_libtarget_a_SOURCES = \
 	src/target/task.c src/target/task.h \
 	src/target/timens.c src/target/timens.h \
 	src/target/words.c src/target/words.h
+
+include src/target/arch/local.mk

@@ -5,15 +5,12 @@
 
 #include <sys/types.h>
 
-#include "vramtap/mem.h"
-
-/* Where in its struct pthread glibc keeps the thread's id, in all releases since 2.4 on x86-64. */
-#define VT_PTHREAD_TID 720
+#include "target/arch/arch.h"
 
 /*
- * The tid, in its own pid namespace, of the thread with this pthread_t (on x86-64 its fs base); 0
- * when there is no struct pthread of glibc.
+ * The tid, in its own pid namespace, of the thread with this pthread_t (on x86-64 that is its
+ * thread pointer); 0 when there is no struct pthread of glibc.
  */
-pid_t vt_pthread_tid(struct vt_memsrc *src, uint64_t pthread);
+pid_t vt_pthread_tid(struct vt_memsrc *src, const struct vt_arch *arch, uint64_t pthread);
 
 #endif

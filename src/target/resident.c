@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/page.h"
 #include "target/proc.h"
 #include "target/task.h"
 
-#define PAGE UINT64_C(4096)
 #define ENTRIES ((size_t)1 << 13) /* of the page map, read together */
 
-/* Address space that is looked at; /proc/PID/pagemap has 8 bytes for each 4096 of it. */
+/* Address space that is looked at; /proc/PID/pagemap has 8 bytes for each page of it. */
 #define MAX_LOOKED_AT (UINT64_C(256) << 30)
 
 /* Documentation/admin-guide/mm/pagemap.rst */
@@ -56,16 +56,18 @@ static bool add(struct vt_resident *resident, uint64_t start, uint64_t end, uint
 static bool add_present(struct vt_resident *resident, uint64_t start, const uint64_t *map, size_t n,
 			uint64_t max_bytes)
 {
+	uint64_t page = vt_page_size();
+
 	for (size_t i = 0, end; i < n; i = end) {
 		bool there = map[i] & PAGE_PRESENT && !(map[i] & PAGE_OF_FILE);
 
 		for (end = i + 1; end < n; end++)
 			if ((map[end] & PAGE_PRESENT && !(map[end] & PAGE_OF_FILE)) != there)
 				break;
-		if (there && !add(resident, start + i * PAGE, start + end * PAGE, max_bytes))
+		if (there && !add(resident, start + i * page, start + end * page, max_bytes))
 			return false;
 		for (size_t j = i; !there && j < end; j++)
-			resident->swapped += map[j] & PAGE_SWAPPED ? PAGE : 0;
+			resident->swapped += map[j] & PAGE_SWAPPED ? page : 0;
 	}
 	return true;
 }
@@ -74,9 +76,11 @@ static bool add_present(struct vt_resident *resident, uint64_t start, const uint
 static int look_at(struct vt_resident *resident, int fd, const struct vt_map_entry *entry,
 		   uint64_t *map, uint64_t max_bytes)
 {
+	uint64_t page = vt_page_size();
+
 	for (uint64_t at = entry->start; at < entry->end && resident->bytes < max_bytes;) {
-		uint64_t pages = (entry->end - at) / PAGE, n = pages < ENTRIES ? pages : ENTRIES;
-		ssize_t got = pread(fd, map, n * sizeof(*map), (off_t)(at / PAGE * sizeof(*map)));
+		uint64_t pages = (entry->end - at) / page, n = pages < ENTRIES ? pages : ENTRIES;
+		ssize_t got = pread(fd, map, n * sizeof(*map), (off_t)(at / page * sizeof(*map)));
 
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -87,7 +91,7 @@ static int look_at(struct vt_resident *resident, int fd, const struct vt_map_ent
 			return -ESRCH; /* the address space is gone */
 		if (!add_present(resident, at, map, n, max_bytes))
 			return -ENOMEM;
-		at += n * PAGE;
+		at += n * page;
 	}
 	return 0;
 }

@@ -34,7 +34,6 @@
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +41,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/map.h"
+#include "target/arch/native.h"
 #include "target/let_go.h"
 #include "target/proc.h"
 #include "target/task.h"
@@ -509,22 +509,19 @@ static void interrupt_all(struct stopping *stopping)
 
 static bool is_interrupted(const struct vt_session_thread *thread)
 {
-	return (int64_t)thread->regs.r[VT_REG_RAX] == -EINTR;
+	return (int64_t)thread->regs.r[VT_NATIVE->syscall_result] == -EINTR;
 }
 
 /* Handles a thread that was just seen to be stopped. */
 static void take_registers(struct vt_session_thread *thread, enum vt_stop_kind kind)
 {
-	struct user_regs_struct regs;
-
 	thread->phase = PHASE_HELD;
 	thread->trapped = kind == VT_STOP_TRAP;
 	thread->was_group_stopped = kind == VT_STOP_GROUP;
-	if (!vt_stop_registers(thread->tid, &regs)) {
+	if (!vt_stop_registers(thread->tid, &thread->regs)) {
 		thread->why = "its registers cannot be read (32-bit code, or it is being killed)";
 		return;
 	}
-	vt_regs_from_user(&regs, &thread->regs);
 	thread->stopped = true;
 	held[thread->slot].is_interrupted = is_interrupted(thread);
 }

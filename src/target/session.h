@@ -23,7 +23,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "target/live.h"
-#include "target/regs.h"
+#include "target/arch/arch.h"
 #include "target/sleepers.h"
 
 struct vt_session_thread {

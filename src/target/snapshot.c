@@ -6,8 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Code may use this much below the stack pointer without moving it (x86-64 psABI, 3.2.2). */
-#define RED_ZONE 128
+#include "target/arch/native.h"
 
 #define PAGE 4096u
 
@@ -104,8 +103,9 @@ static struct piece wanted_of(const struct vt_maps *maps, uint64_t sp, size_t li
 {
 	const struct vt_map_entry *entry = vt_maps_find(maps, sp);
 	/* Whole pages, so that no page has to be read again later. */
-	struct piece piece = { .start = sp > RED_ZONE ? (sp - RED_ZONE) & ~(uint64_t)(PAGE - 1) :
-							0 };
+	struct piece piece = { .start = sp > VT_NATIVE->red_zone ?
+						(sp - VT_NATIVE->red_zone) & ~(uint64_t)(PAGE - 1) :
+						0 };
 	uint64_t end = entry                           ? entry->end :
 		       sp < UINT64_MAX - UNKNOWN_STACK ? sp + UNKNOWN_STACK :
 							 sp;
@@ -176,7 +176,7 @@ static size_t list_pieces(const struct vt_session *session, const struct vt_maps
 
 		if (!thread->stopped && !thread->sampled)
 			continue;
-		pieces[n] = wanted_of(maps, thread->regs.r[VT_REG_RSP], limit);
+		pieces[n] = wanted_of(maps, thread->regs.r[VT_NATIVE->abi.sp], limit);
 		*cut += pieces[n].end - pieces[n].start == limit;
 		n++;
 	}

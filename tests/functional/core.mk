@@ -1,2 +1,2 @@
-functional_tests += tests/functional/core.py
-EXTRA_DIST += tests/functional/core.py
+functional_tests += tests/functional/core.py tests/functional/core_aarch64.py
+EXTRA_DIST += tests/functional/core.py tests/functional/core_aarch64.py

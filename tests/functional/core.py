@@ -699,10 +699,10 @@ def test_refused():
         refused("program", file.read(4096), "not a core")
     header = bytearray(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x04\x00" + (190).to_bytes(2, "little") + bytes(44))
     refused("core.nvcudmp", bytes(header), "core of a GPU")
-    header[18:20] = (183).to_bytes(2, "little")
-    refused("core.arm", bytes(header), "64-bit x86")
+    header[18:20] = (21).to_bytes(2, "little")
+    refused("core.ppc64", bytes(header), "x86-64 or aarch64")
     header[4], header[18:20] = 1, (3).to_bytes(2, "little")
-    refused("core.i386", bytes(header), "64-bit x86")
+    refused("core.i386", bytes(header), "x86-64 or aarch64")
     fifo = os.path.join(where, "fifo")
     os.mkfifo(fifo)
     for path, word in ((fifo, "regular file"), (where, "regular file"), (os.path.join(where, "none"), "No such file")):

@@ -4,7 +4,8 @@ check_PROGRAMS += tests/targets/victim tests/targets/victim_malloc tests/functio
 # What checks itself: the threads and the file of the programs that are injected into.
 spy_sources = tests/targets/spy.c tests/targets/spy.h tests/targets/victim.h
 victim_cflags = -std=gnu11 $(VT_WARNINGS)
-tests_targets_victim_SOURCES = tests/targets/victim.c tests/targets/victim_probe.S $(spy_sources)
+tests_targets_victim_SOURCES = tests/targets/victim.c tests/targets/victim_probe.h tests/targets/victim_probe_aarch64.c \
+	tests/targets/victim_probe_x86_64.c tests/targets/victim_probe_x86_64.S $(spy_sources)
 tests_targets_victim_CFLAGS = $(victim_cflags)
 tests_targets_victim_LDADD = -lpthread
 tests_targets_victim_malloc_SOURCES = tests/targets/victim_malloc.c $(spy_sources)

@@ -84,6 +84,7 @@ static struct {
 	bool used;
 	bool known; /* the memo had all of the last frames */
 	struct vt_rec_memo memo;
+	struct vt_rec_memo_fresh fresh;
 	struct vt_rec_frames frames, plain, last;
 } memos[MEMOS];
 
@@ -144,6 +145,7 @@ static void compare_memos(const struct vt_rec_regs *regs)
 		return;
 	if (!memos[i].used) {
 		vt_rec_memo_clear(&memos[i].memo);
+		memos[i].memo.fresh = &memos[i].fresh;
 		memos[i].known = false;
 	}
 	memos[i].used = true;

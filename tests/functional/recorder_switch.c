@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "inject/inject.h"
 #include "inject/recorder/recorder.h"
-#include "target/pthread.h"
+#include "target/arch/native.h"
 #include "walk/torch/slots.h"
 
 struct target {
@@ -51,7 +51,7 @@ static struct vt_error *configure(struct target *t)
 	t->config = (struct vt_recorder_config){ .native = 1, .max_memory = 64 << 20 };
 	t->config.imports.dl_iterate_phdr =
 		vt_modules_symbol(&t->modules, "libc.so.6", "dl_iterate_phdr");
-	t->config.imports.pthread_tid = VT_PTHREAD_TID;
+	t->config.imports.pthread_tid = VT_NATIVE->pthread->tid;
 	VT_TRY(vt_torch_find(&t->modules, &t->maps, src, &found));
 	if (vt_mem_read_u64(src, found.allocator, &vptr))
 		return vt_error_create(VT_ERR_NOTFOUND, "no allocator");

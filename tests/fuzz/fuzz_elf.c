@@ -25,6 +25,7 @@
 #include "walk/native/symfile.h"
 #include "walk/native/symtab.h"
 #include "walk/native/variables.h"
+#include "target/arch/x86_64/regs.h"
 
 #define CONTROL 16
 #define BASE UINT64_C(0x7f1200000000)
@@ -214,8 +215,8 @@ static void read_loaded(uint64_t *work)
 			    (phdrs[i].p_vaddr > in.size ||
 			     phdrs[i].p_memsz > in.size - phdrs[i].p_vaddr))
 				sound = false;
-		if (sound &&
-		    vt_cfi_init_loaded(&cfi, phdrs, header->e_phnum, (uint64_t)(uintptr_t)copy)) {
+		if (sound && vt_cfi_init_loaded(&cfi, &vt_arch_x86_64.abi, phdrs, header->e_phnum,
+						(uint64_t)(uintptr_t)copy)) {
 			cfi.work_left = work;
 			find_rows(&cfi);
 		}
@@ -228,7 +229,7 @@ static void read_cfi(void)
 	uint64_t work = 200000;
 	struct vt_cfi cfi;
 
-	if (vt_cfi_init(&cfi, in.bytes, in.size)) {
+	if (vt_cfi_init(&cfi, &vt_arch_x86_64.abi, in.bytes, in.size)) {
 		cfi.work_left = &work;
 		find_rows(&cfi);
 	}
@@ -420,7 +421,7 @@ static void unwind(struct vt_modules *modules)
 		regs.r[VT_REG_RSP] = stack_at();
 		regs.r[VT_REG_RBP] = stack_at() + in.number;
 		regs.r[VT_REG_RAX] = in.number % 2;
-		regs.orig_rax = 56; /* clone() */
+		regs.syscall_nr = 56; /* clone() */
 		regs.unknown = in.how & SOME_REGISTERS ? 1u << VT_REG_RSP : 0;
 	}
 	fuzz_check(!vt_unwinder_create(modules, &in.src, &unwinder), "memory");
@@ -453,7 +454,7 @@ static void read_module(void)
 	if (!err) {
 		vt_module_constant(module, in.vaddr, &offset, &room);
 		if (module->image)
-			(void)vt_module_same_tables(module, &maps, &in.src);
+			(void)vt_module_same_tables(module, &vt_arch_x86_64, &maps, &in.src);
 		vt_module_lacks_file(&modules, module);
 	}
 	name_frames(&modules);

@@ -67,8 +67,9 @@ static void check_state(struct vt_gdb_state *state, const uint8_t *data, size_t 
 
 		fuzz_check(thread->number >= 0 && thread->signal >= 0 && !thread->tid, "thread %zu",
 			   i);
-		fuzz_check(vt_held_find(&state->held, thread->regs.r[VT_REG_RSP],
-					thread->regs.r[VT_REG_RIP]),
+		fuzz_check(!thread->regs.arch ||
+				   vt_held_find(&state->held, vt_regs_sp(&thread->regs),
+						vt_regs_pc(&thread->regs)),
 			   "registers of %zu", i);
 		fuzz_check(vt_held_numbered(&state->held, thread->number), "number of %zu", i);
 	}

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "fuzz.h"
+#include "target/arch/arch.h"
 #include "walk/pyheap/pyheap.h"
 #include "walk/python/layout.h"
 
@@ -471,6 +472,7 @@ static void build(const struct vt_python_layout *layout)
 		.major = layout->major,
 		.minor = layout->minor,
 		.free_threaded = layout->free_threaded,
+		.arch = &vt_arch_x86_64, /* of its struct pthread */
 		.runtime = runtime,
 		.layout = layout,
 		.types[VT_PYTHON_CODE].symbol = image.code,

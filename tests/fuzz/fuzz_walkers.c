@@ -31,6 +31,7 @@
 #include "walk/torch/streams.h"
 #include "walk/torch/told.h"
 #include "walk/torch/torch.h"
+#include "target/arch/x86_64/regs.h"
 
 enum {
 	MAX_NODES = 30000,

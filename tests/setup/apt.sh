@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # apt.sh: packages of a Debian suite that need not be this machine's, downloaded into a state directory of their own with their
-# signatures checked; nothing is installed. To be sourced; the script has set work (that directory) and limit (the seconds that one
-# step may take).
+# signatures checked; nothing is installed. To be sourced; the script has set limit (the seconds that one step may take), and work (that
+# directory) or home (where provide() makes things). With architecture set, packages are of that one; machine is for make_qemu.
 # shellcheck disable=SC2154 # they are variables of the script that reads this
 mirror=${VRAMTAP_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -32,6 +32,8 @@ Dir::State::status "$work/status";
 Dir::Cache "$work";
 Dir::Cache::archives "$work/archives";
 APT::Sandbox::User "root";
+APT::Architecture "${architecture:-$(dpkg --print-architecture)}";
+APT::Architectures { "${architecture:-$(dpkg --print-architecture)}"; };
 Acquire::Check-Valid-Until "false";
 Acquire::Retries "1";
 Acquire::http::Timeout "20";
@@ -41,4 +43,55 @@ CONF
 	APT_CONFIG=$work/apt.conf
 	export APT_CONFIG
 	timeout "$limit" apt-get update -qq >"$work/log" 2>&1
+}
+
+# download SUITE PACKAGE...: unpacks them, and what they depend on, in $work/root.
+download()
+{
+	prepare_apt "$1" main || return 1
+	shift
+	timeout "$limit" apt-get install -qq -y --download-only --no-install-recommends "$@" >>"$work/log" 2>&1 || return 1
+	mkdir -p "$work/root"
+	for deb in "$work"/archives/*.deb; do
+		dpkg-deb -x "$deb" "$work/root" || return 1
+	done
+	rm -rf "$work/archives" "$work/lists" "$work"/*cache.bin "$work/root/usr/share/doc" "$work/root/usr/share/locale" "$work/root/usr/share/man"
+}
+
+# provide DIRECTORY FUNCTION ARGUMENT...: it is made under another name and then renamed: what is half done is never taken for whole.
+provide()
+{
+	dest=$home/$1
+	work=$dest.new
+	shift
+	made_of="$*"
+	[ "$(cat "$dest/.made-of" 2>/dev/null)" != "$made_of" ] || return 0
+	rm -rf "$work"
+	mkdir -p "$work"
+	"$@" || {
+		say "cannot go on: $(grep -v '^$' "$work/log" | tail -n 2 | tr '\n' ' ')"
+		return 1
+	}
+	printf '%s\n' "$made_of" >"$work/.made-of"
+	rm -rf "$dest"
+	mv "$work" "$dest"
+}
+
+# make_qemu SUITE PACKAGE...: QEMU for machines of the kind $machine, as the program "qemu". Its modules are beside its libraries, and
+# firmware is in two packages.
+make_qemu()
+{
+	download "$@" || return 1
+	cat >"$work/qemu" <<LAUNCHER
+#!/bin/sh
+root=$dest/root
+lib=\$root/usr/lib/x86_64-linux-gnu
+QEMU_MODULE_DIR=\$lib/qemu exec "\$root/lib64/ld-linux-x86-64.so.2" --library-path "\$lib:\$root/lib/x86_64-linux-gnu:\$lib/pulseaudio" \\
+	"\$root/usr/bin/qemu-system-$machine" -L "\$root/usr/share/qemu" -L "\$root/usr/share/seabios" "\$@"
+LAUNCHER
+	chmod +x "$work/qemu"
+	# Since Debian 13 only links of the essential packages lead from /lib64 to where the loader is.
+	loaders="$work"/root/lib64
+	[ -e "$loaders" ] || ln -s usr/lib64 "$loaders"
+	"$loaders/ld-linux-x86-64.so.2" --version >>"$work/log" 2>&1
 }

@@ -11,8 +11,10 @@
 # Measured on 2 busy cores: QEMU and the root 2 minutes, 80 MB to download and 200 MB of disk; a kernel 45 s, 27 MB to download and
 # 14 MB of disk.
 # Needs apt, dpkg-deb, debian-archive-keyring, busybox. VRAMTAP_SETUP_LIMIT is how many seconds one step may take.
+# shellcheck disable=SC2034,SC2154 # what apt.sh reads and sets
 set -u
 cache=${VRAMTAP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vramtap}
+home=$cache/vm
 limit=${VRAMTAP_SETUP_LIMIT:-900}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck disable=SC1091 # it is looked at by itself
@@ -23,36 +25,6 @@ suite=trixie
 say()
 {
 	printf 'vm.sh %s: %s\n' "$name" "$*" >&2
-}
-
-# download SUITE PACKAGE...: unpacks them, and what they depend on, in $work/root.
-download()
-{
-	prepare_apt "$1" main || return 1
-	shift
-	timeout "$limit" apt-get install -qq -y --download-only --no-install-recommends "$@" >>"$work/log" 2>&1 || return 1
-	mkdir -p "$work/root"
-	for deb in "$work"/archives/*.deb; do
-		dpkg-deb -x "$deb" "$work/root" || return 1
-	done
-	rm -rf "$work/archives" "$work/lists" "$work"/*cache.bin "$work/root/usr/share/doc" "$work/root/usr/share/locale" "$work/root/usr/share/man"
-}
-
-# Its modules are beside its libraries, and its firmware is in two packages.
-make_qemu()
-{
-	download "$@" || return 1
-	cat >"$work/qemu" <<LAUNCHER
-#!/bin/sh
-root=$dest/root
-lib=\$root/usr/lib/x86_64-linux-gnu
-QEMU_MODULE_DIR=\$lib/qemu exec "\$root/lib64/ld-linux-x86-64.so.2" --library-path "\$lib:\$root/lib/x86_64-linux-gnu:\$lib/pulseaudio" \\
-	"\$root/usr/bin/qemu-system-x86_64" -L "\$root/usr/share/qemu" -L "\$root/usr/share/seabios" "\$@"
-LAUNCHER
-	chmod +x "$work/qemu"
-	# Since Debian 13 only links of the essential packages lead from /lib64 to where the loader is.
-	[ -e "$work/root/lib64" ] || ln -s usr/lib64 "$work/root/lib64"
-	"$work/root/lib64/ld-linux-x86-64.so.2" --version >>"$work/log" 2>&1
 }
 
 # The kernel unpacks it into memory: what nobody needs there is left out.
@@ -89,25 +61,6 @@ make_kernel()
 	[ -s "$work/vmlinuz" ]
 }
 
-# provide DIRECTORY FUNCTION ARGUMENT...: it is made under another name and then renamed: what is half done is never taken for whole.
-provide()
-{
-	dest=$cache/vm/$1
-	work=$dest.new
-	shift
-	made_of="$*"
-	[ "$(cat "$dest/.made-of" 2>/dev/null)" != "$made_of" ] || return 0
-	rm -rf "$work"
-	mkdir -p "$work"
-	"$@" || {
-		say "cannot go on: $(grep -v '^$' "$work/log" | tail -n 2 | tr '\n' ' ')"
-		return 1
-	}
-	printf '%s\n' "$made_of" >"$work/.made-of"
-	rm -rf "$dest"
-	mv "$work" "$dest"
-}
-
 kernel()
 {
 	row=$(sed -n "s/^$name //p" "$here/vm-kernels")
@@ -133,6 +86,7 @@ if command -v flock >/dev/null 2>&1 && [ -z "${VRAMTAP_SETUP_LOCKED:-}" ]; then
 	exec flock "$cache/vm/.lock" sh "$0" "$@"
 fi
 [ $# -gt 0 ] || set -- "$(sed -n 's/^\([^# ]*\) .*/\1/p' "$here/vm-kernels" | head -n 1)"
+machine=x86_64
 provide qemu make_qemu $suite qemu-system-x86 || exit 1
 provide root make_root $suite python3 util-linux busybox-static apparmor secilc || exit 1
 for name; do

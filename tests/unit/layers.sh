@@ -8,20 +8,26 @@ cd "${VRAMTAP_SOURCE_DIR:-$(dirname "$0")/../..}"
 
 rooms='
 helper:             walk/torch
-helper/recorder:    walk/native walk/python
+helper/recorder:    target/arch/x86_64 walk/native walk/python
 src/base:
 src/json:           base
 src/prometheus:     base
-src/target:         base
-src/target/core:    base target
+src/target:         base target/arch
+src/target/arch:
+src/target/arch/aarch64: target/arch
+src/target/arch/x86_64: target/arch
+src/target/core:    base target target/arch
 src/faults:         base
 src/usage:          base
 src/usage/asker:
-src/inject:         base target inject/stub
-src/inject/stub:
+src/inject:         base target target/arch inject/arch inject/stub
+src/inject/arch:    base inject/arch/aarch64 inject/arch/x86_64 inject/stub
+src/inject/arch/aarch64: target target/arch target/arch/aarch64 inject/arch inject/stub
+src/inject/arch/x86_64: target/arch target/arch/x86_64 inject/arch inject/stub
+src/inject/stub:    inject/arch
 src/inject/recorder: base target inject
 src/walk/heap:      base target
-src/walk/native:    base target
+src/walk/native:    base target target/arch
 src/walk/python:    base target
 src/walk/pyheap:    base walk/heap walk/python
 src/walk/tensors:   base walk/heap walk/native walk/python
@@ -33,9 +39,9 @@ src/walk/recorder:  base target walk/python
 src/model:          base json
 src/kernels:        base model
 src/advise:         base model
-src/explain:        base target model walk/native walk/python
+src/explain:        base target target/arch model walk/native walk/python
 src/owners:         base model walk/heap walk/pyheap walk/python walk/tensors walk/arrays
-src/collect:        base advise owners walk/heap target target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools walk/asyncio model explain usage faults kernels
+src/collect:        base advise owners walk/heap target target/arch target/core inject walk/torch walk/python walk/native walk/recorder walk/libpools walk/asyncio model explain usage faults kernels
 src/report:         base model
 src/report/text:    base model report
 src/report/profile: base json model report
@@ -51,11 +57,11 @@ src/job/json:       base json model report job job/ras
 src/job/prometheus: base prometheus report job job/json
 src/job/text:       base model report report/text job
 src/job/profile:    base report report/profile job job/text
-src/record:         base target inject inject/recorder walk/torch walk/recorder collect model report
+src/record:         base target target/arch inject inject/recorder walk/torch walk/recorder collect model report
 src/relieve:        base json target inject walk/torch walk/python model report report/text report/diff collect
 src/cluster:        base
 src/triage:         base target walk/native report collect job job/ras job/json
-src/ps:             base json prometheus target model explain collect report report/text report/json
+src/ps:             base json prometheus target target/arch model explain collect report report/text report/json
 src/gdb:            base model report/text collect
 src/cmd:            base advise json target inject/recorder kernels walk/torch model collect report report/text report/json report/profile report/snapshot report/html report/diff
                     job/rules job/html job/json job/prometheus job/profile job/text record relieve triage cluster ps gdb
@@ -89,7 +95,7 @@ printf '%s\n' "$rooms" | awk -v edges="$edges" '
 			seen[room] = 1
 			if (to ~ /\.\./)
 				complain(where ": an include names its room, not the way there")
-			else if (to == "." || to == own || to == "vramtap" || to == "cuda")
+			else if (to == "." || to == own || to == "vramtap" || to == "vramtap/arch" || to == "cuda")
 				continue
 			else if (room == "include/vramtap")
 				complain(where ": include/vramtap includes nothing of ours")

@@ -13,8 +13,8 @@ include tests/unit/faults/local.mk
 include tests/unit/json/local.mk
 include tests/unit/prometheus/local.mk
 include tests/unit/target/local.mk
+include tests/unit/target/arch/local.mk
 include tests/unit/target/core/local.mk
-include tests/unit/inject/local.mk
 include tests/unit/walk/torch/local.mk
 include tests/unit/walk/python/local.mk
 include tests/unit/walk/heap/local.mk
@@ -38,5 +38,8 @@ include tests/unit/triage/local.mk
 include tests/unit/kernels/local.mk
 include tests/unit/usage/local.mk
 include tests/unit/gdb/local.mk
+include tests/unit/inject/local.mk
+if VT_RECORDS
 include tests/unit/helper/local.mk
+endif
 endif

@@ -59,6 +59,14 @@ class Circles(unittest.TestCase):
         self.add("src/other/far.c", "void a(void); void far(void) { a(); }")
         self.assertEqual(self.check(), [])
 
+    def test_architectures(self):
+        """Of what each has in a folder of its own, one is built; what only one has must be."""
+        self.add("src/room/arch/one/live.c", "void live(void) { }")
+        self.add("src/room/arch/two/live.c", "void live(void) { }", ())
+        self.assertEqual(self.check(), [])
+        self.add("src/room/arch/two/more.c", "void more(void) { }", ())
+        self.assertEqual(self.check(), ["src/room/arch/two/more: no object of it in the build"])
+
     def test_helper(self):
         """Of a source that is built twice, each object counts; that of a test does not."""
         self.add("helper/a.c", "void b(void); void a(void) { \n#ifdef B\n b(); \n#endif\n }", (".helper.o",))

@@ -31,6 +31,8 @@ static bool own_build_id(char id[VT_BUILD_ID_DIGITS + 1])
 	uint64_t size = (uint64_t)(vt_recorder_elf_end - file);
 	Elf64_Ehdr ehdr;
 
+	if (size < sizeof(ehdr))
+		return false; /* none is embedded (inject/without_recorder.S) */
 	memcpy(&ehdr, file, sizeof(ehdr));
 	for (unsigned int i = 0; i < ehdr.e_phnum; i++) {
 		Elf64_Phdr phdr;
@@ -49,6 +51,15 @@ static bool own_build_id(char id[VT_BUILD_ID_DIGITS + 1])
 		return true;
 	}
 	return false;
+}
+
+static struct vt_error *no_recorder(void)
+{
+	if (vt_recorder_elf_end - vt_recorder_elf == 0)
+		return vt_error_create(
+			VT_ERR_UNSUPPORTED,
+			"not on this architecture yet: this vramtap has no recorder");
+	return vt_error_create(VT_ERR_FORMAT, "the embedded recorder has no build id");
 }
 
 /* ---- in a target ---- */
@@ -232,7 +243,7 @@ struct vt_error *vt_recorder_file(int *ret_fd)
 	VT_CLOSE int fd = -1;
 
 	if (!own_build_id(id))
-		return vt_error_create(VT_ERR_FORMAT, "the embedded recorder has no build id");
+		return no_recorder();
 	snprintf(name, sizeof(name), VT_RECORDER_FILE_NAME "-%s", id);
 	fd = vt_memfd_create(name, 0);
 	while (fd >= 0 && done < size) {
@@ -262,7 +273,7 @@ struct vt_error *vt_recorder_load(struct vt_helper *helper, struct vt_modules *m
 	char id[VT_BUILD_ID_DIGITS + 1];
 
 	if (!own_build_id(id))
-		return vt_error_create(VT_ERR_FORMAT, "the embedded recorder has no build id");
+		return no_recorder();
 	if (!args.dlopen)
 		return vt_error_create(VT_ERR_UNSUPPORTED,
 				       "the process has no dlopen() that could load the recorder");

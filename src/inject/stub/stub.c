@@ -15,6 +15,7 @@
 #include <linux/prctl.h>
 #include <linux/signal.h>
 
+#include "inject/stub/leave.h"
 #include "vramtap/freestanding.h"
 
 #define NS_PER_US UINT64_C(1000)
@@ -116,8 +117,7 @@ static void take_over_eintr(struct vt_stub_block *block)
 	for (int sig = 1; pending && sig <= 64; sig++) {
 		if (!(pending >> (sig - 1) & 1) || !interrupts(sig, block->restart))
 			continue;
-		block->rax = (uint64_t)-4; /* EINTR */
-		((uint64_t *)block->slot)[1] = block->rip_after;
+		vt_stub_end_call(block);
 		return;
 	}
 }
@@ -133,7 +133,7 @@ void vt_stub_finish(struct vt_stub_block *block, int failure)
 		block->failed_nonce = block->control.nonce;
 	}
 	take_over_eintr(block);
-	vt_sys4(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&block->signal_mask, 0, 8);
+	vt_stub_prepare_leave(block);
 }
 
 /*

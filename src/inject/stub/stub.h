@@ -3,14 +3,16 @@
  * The stub: about 1.5 KiB of constant code that a borrowed thread of the target runs. This file
  * defines what the stub, its assembler part and the tool share.
  *
- * The stub uses two pieces of memory. The block, on the borrowed thread's own stack below the red
- * zone, holds every register and all parameters: once the thread was sent to the stub, it needs
- * nothing else from us. The region is private memory that the stub maps for itself: the control
- * page (through which the tool and the helper's thread communicate until the shared file is
- * mapped), the XSAVE area and a scratch stack.
+ * The stub uses two pieces of memory. The block, on the borrowed thread's own stack below what the
+ * thread uses, holds every register and all parameters: once the thread was sent to the stub, it
+ * needs nothing else from us. The region is private memory that the stub maps for itself: the
+ * control page (through which the tool and the helper's thread communicate until the shared file is
+ * mapped), the area for extended state and a scratch stack.
  */
 #ifndef VT_INJECT_STUB_STUB_H
 #define VT_INJECT_STUB_STUB_H
+
+#include "inject/arch/frame.h"
 
 /* Entries, in bytes from the start of the stub. */
 #define VT_STUB_BORROWED 0
@@ -23,20 +25,10 @@
 /* top of the 16 KiB stack of the thread that maps the file, above the XSAVE area */
 #define VT_REGION_FILE_STACK 0x11000
 
-/*
- * The last two instructions are "pop %rbx; ret $VT_STUB_RET": rip and rsp change in one step. The
- * slot that they read, {rbx, rip}, ends VT_STUB_RET bytes below the original stack pointer: 128
- * bytes of red zone and 8 bytes for its alignment.
- */
-#define VT_STUB_RET 136
-#define VT_STUB_SLOT_SIZE 16
-
 /* For the assembler: offsets in struct vt_stub_block and struct vt_stub_control. */
-#define VT_BLOCK_FLAGS 112
-#define VT_BLOCK_SLOT 120
-#define VT_BLOCK_REGION 128
-#define VT_BLOCK_XSAVE_MASK 136
-#define VT_BLOCK_BLOCKED_MASK 144
+#define VT_BLOCK_REGION VT_FRAME_SIZE
+#define VT_BLOCK_BLOCKED_MASK (VT_FRAME_SIZE + 8)
+#define VT_BLOCK_RESTART (VT_FRAME_SIZE + 24)
 #define VT_CONTROL_BORROWER_DONE 16
 #define VT_CONTROL_FILE_BUSY 32
 
@@ -115,19 +107,12 @@ enum vt_stub_restart {
 	VT_RESTART_BLOCK = 4,
 };
 
-/*
- * The stub is entered with rsp at its block; the order of the registers is that of
- * inject/stub/entry.S.
- */
+/* The stub is entered with the stack pointer at its block. */
 struct vt_stub_block {
-	uint64_t r15, r14, r13, r12, rbp, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi;
-	uint64_t flags;
-	uint64_t slot; /* address of { rbx, rip } */
+	struct vt_stub_frame frame; /* the registers of the thread: inject/arch/frame.h */
 	uint64_t region;
-	uint64_t xsave_mask;   /* the state components to save */
 	uint64_t blocked_mask; /* signals, while the thread is ours */
 	uint64_t signal_mask;  /* the thread's own */
-	uint64_t rip_after;    /* behind the system call instruction: where EINTR goes */
 	uint64_t restart;      /* enum vt_stub_restart */
 	/* Written by the stub when it failed: the tool usually still finds it here. */
 	uint64_t failed_nonce; /* control.nonce */
@@ -136,17 +121,12 @@ struct vt_stub_block {
 	struct vt_stub_control control;
 };
 
-_Static_assert(offsetof(struct vt_stub_block, flags) == VT_BLOCK_FLAGS, "inject/stub/entry.S");
-_Static_assert(offsetof(struct vt_stub_block, slot) == VT_BLOCK_SLOT, "inject/stub/entry.S");
-_Static_assert(offsetof(struct vt_stub_block, region) == VT_BLOCK_REGION, "inject/stub/entry.S");
-_Static_assert(offsetof(struct vt_stub_block, xsave_mask) == VT_BLOCK_XSAVE_MASK,
-	       "inject/stub/entry.S");
-_Static_assert(offsetof(struct vt_stub_block, blocked_mask) == VT_BLOCK_BLOCKED_MASK,
-	       "inject/stub/entry.S");
+_Static_assert(offsetof(struct vt_stub_block, region) == VT_BLOCK_REGION, "entry.S");
+_Static_assert(offsetof(struct vt_stub_block, blocked_mask) == VT_BLOCK_BLOCKED_MASK, "entry.S");
+_Static_assert(offsetof(struct vt_stub_block, restart) == VT_BLOCK_RESTART, "entry.S");
 _Static_assert(offsetof(struct vt_stub_control, borrower_done) == VT_CONTROL_BORROWER_DONE,
-	       "inject/stub/entry.S");
-_Static_assert(offsetof(struct vt_stub_control, file_busy) == VT_CONTROL_FILE_BUSY,
-	       "inject/stub/entry.S");
+	       "entry.S");
+_Static_assert(offsetof(struct vt_stub_control, file_busy) == VT_CONTROL_FILE_BUSY, "entry.S");
 _Static_assert(VT_REGION_FILE_STACK - VT_REGION_XSAVE - VT_XSAVE_MAX >= 0x4000, "room for a stack");
 _Static_assert(sizeof(struct vt_stub_control) % 8 == 0, "copied by words");
 _Static_assert(sizeof(struct vt_stub_control) <= VT_REGION_XSAVE, "one page");

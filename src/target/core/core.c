@@ -58,10 +58,11 @@ static struct vt_error *refuse_other(const Elf64_Ehdr *ehdr, size_t n, const cha
 			"needed, from gcore, generate-core-file in cuda-gdb, or the kernel",
 			path);
 	if (ehdr->e_ident[EI_CLASS] != ELFCLASS64 || ehdr->e_ident[EI_DATA] != ELFDATA2LSB ||
-	    ehdr->e_machine != EM_X86_64)
-		return vt_error_create(VT_ERR_FORMAT,
-				       "%s is not of a 64-bit x86 process (class %d, machine %d)",
-				       path, ehdr->e_ident[EI_CLASS], ehdr->e_machine);
+	    !vt_arch_of(ehdr->e_machine))
+		return vt_error_create(
+			VT_ERR_FORMAT,
+			"%s is not of an x86-64 or aarch64 process (class %d, machine %d)", path,
+			ehdr->e_ident[EI_CLASS], ehdr->e_machine);
 	if (ehdr->e_type != ET_CORE)
 		return vt_error_create(VT_ERR_FORMAT, "%s is a program or a library, not a core",
 				       path);
@@ -214,6 +215,7 @@ static struct vt_error *read_core(struct vt_core *core, const char *path)
 		return vt_error_create(VT_ERR_OS, "%s cannot be read", path);
 	VT_TRY(refuse_packed((const uint8_t *)&ehdr, n, path));
 	VT_TRY(refuse_other(&ehdr, n, path));
+	core->arch = vt_arch_of(ehdr.e_machine);
 	VT_TRY(read_headers(core, &ehdr, &notes, path));
 	for (size_t i = 0; i < notes.n; i++)
 		if (!vt_core_notes(core, notes.parts[i].offset, notes.parts[i].size))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A core file (ELF, x86-64) as data: written by the kernel, by gdb's gcore, or by cuda-gdb.
- * Everything in it is hostile: the file bounds sizes, constants bound counts, and what does not
- * make sense is left out. The file is read piece by piece and never as a whole.
+ * A core file (ELF, of any architecture of target/arch) as data: written by the kernel, by gdb's
+ * gcore, or by cuda-gdb. Everything in it is hostile: the file bounds sizes, constants bound
+ * counts, and what does not make sense is left out. The file is read piece by piece and never as a
+ * whole.
  */
 #ifndef VT_TARGET_CORE_CORE_H
 #define VT_TARGET_CORE_CORE_H
@@ -16,7 +17,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "target/maps.h"
-#include "target/regs.h"
+#include "target/arch/arch.h"
 #include "vramtap/mem.h"
 
 struct vt_modules;
@@ -49,6 +50,7 @@ struct vt_core_page; /* of the cache */
 #define VT_CORE_MAX_AUXV 64
 
 struct vt_core {
+	const struct vt_arch *arch;
 	uint64_t size;                           /* of the file */
 	uint64_t missing_bytes;                  /* that the file lacks: it is truncated */
 	uint64_t read_bytes;                     /* of the file, so far */
@@ -76,8 +78,8 @@ struct vt_core {
 
 /*
  * Opens a core and reads its headers and notes. VT_ERR_PERMISSION, VT_ERR_OS; VT_ERR_FORMAT when
- * the file is not the core of an x86-64 process: the message says what it is and, where possible,
- * what to do (compressed cores, cores of a GPU alone).
+ * the file is not the core of a process of one of these architectures: the message says what it is
+ * and, where possible, what to do (compressed cores, cores of a GPU alone).
  */
 struct vt_error *vt_core_open(const char *path, struct vt_core **ret);
 

@@ -194,9 +194,9 @@ static enum vt_module_file judge(struct core_files *cf, struct vt_module *module
 								      VT_FILE_DIFFERS;
 	if (cf->identity == ID_NONE && first != VT_NOT_THERE)
 		return first == VT_SAME && !module->build_id_len ? VT_FILE_NO_ID : VT_FILE_DIFFERS;
-	tables = first == VT_DIFFERENT ?
-			 VT_DIFFERENT :
-			 vt_module_same_tables(module, cf->maps, vt_core_raw_source(cf->core));
+	tables = first == VT_DIFFERENT ? VT_DIFFERENT :
+					 vt_module_same_tables(module, cf->core->arch, cf->maps,
+							       vt_core_raw_source(cf->core));
 	if (tables != VT_SAME)
 		return tables == VT_DIFFERENT ? VT_FILE_DIFFERS : VT_FILE_UNKNOWN;
 	/*

@@ -12,7 +12,6 @@
 #include "base/map.h"
 #include "target/core/internal.h"
 
-#define PAGE UINT64_C(4096)
 #define MAX_PHDRS 64 /* of a module; more than any linker creates */
 
 struct builder {
@@ -84,9 +83,9 @@ static void read_headers(struct builder *b)
 	for (size_t k = 0; k < ehdr.e_phnum; k++) {
 		if (b->headers[k].p_type != PT_LOAD)
 			continue;
-		/* The first segment is the one at the start of the file. */
+		/* The first segment is the one at the start of the file, which is mapped here. */
 		if (b->n_headers == 0)
-			b->bias = first->start - (b->headers[k].p_vaddr & ~(PAGE - 1));
+			b->bias = first->start - (b->headers[k].p_vaddr - b->headers[k].p_offset);
 		b->headers[b->n_headers++] = b->headers[k];
 	}
 }
@@ -104,11 +103,12 @@ static unsigned int flags_of_mapping(struct builder *b, size_t i)
 
 	if (!b->looked)
 		read_headers(b);
+	/* Mappings are of whole pages, of whatever size, but no page is of two segments. */
 	for (size_t k = 0; k < b->n_headers; k++) {
-		uint64_t start = (b->headers[k].p_vaddr & ~(PAGE - 1)) + b->bias;
+		uint64_t start = b->headers[k].p_vaddr + b->bias;
 
-		if (mapping->start - start <
-		    b->headers[k].p_memsz + (b->headers[k].p_vaddr & (PAGE - 1)))
+		if (start < mapping->end &&
+		    (mapping->start <= start || mapping->start - start < b->headers[k].p_memsz))
 			return map_flags(b->headers[k].p_flags);
 	}
 	return VT_MAP_READ | (b->is_code && b->n_headers == 0 ? VT_MAP_EXEC : 0);

@@ -6,6 +6,7 @@
  */
 #include <elf.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/procfs.h>
@@ -17,31 +18,62 @@
 #define MAX_NOTES (16 * VT_MAX_THREADS)
 #define MAX_FILE_NOTE (64u * 1024 * 1024) /* the kernel's own limit is 4 MiB, 16 at most */
 #define MAX_TID (4 * 1024 * 1024)
+#define MAX_OWNER 8
 
 struct note {
 	uint64_t offset; /* of its contents in the file */
 	uint64_t size;
 };
 
+/* struct elf_prstatus before its registers is the same for all 64-bit architectures. */
+#define STATUS_HEAD offsetof(struct elf_prstatus, pr_reg)
+_Static_assert(STATUS_HEAD == 112, "include/linux/elfcore.h, struct elf_prstatus_common");
+
+static bool read_set(struct vt_core *core, const struct vt_arch_set *set, uint64_t offset,
+		     uint64_t size, struct vt_regs *regs)
+{
+	uint64_t data[VT_ARCH_SET_MAX / sizeof(uint64_t)];
+
+	if (size < set->size || set->size > sizeof(data) ||
+	    !vt_core_read_file(core, offset, data, set->size))
+		return false;
+	set->take(data, regs);
+	return true;
+}
+
 static bool take_status(struct vt_core *core, const struct note *note)
 {
 	struct elf_prstatus status;
-	struct user_regs_struct user;
+	struct vt_regs regs;
 	struct vt_core_thread *thread;
 
-	_Static_assert(sizeof(status.pr_reg) == sizeof(user),
-		       "NT_PRSTATUS has the registers in the order of ptrace");
-	if (note->size < sizeof(status) || core->threads.n >= VT_MAX_THREADS ||
-	    !vt_core_read_file(core, note->offset, &status, sizeof(status)) || status.pr_pid <= 0 ||
-	    status.pr_pid > MAX_TID)
+	if (note->size < STATUS_HEAD || core->threads.n >= VT_MAX_THREADS ||
+	    !vt_core_read_file(core, note->offset, &status, STATUS_HEAD) || status.pr_pid <= 0 ||
+	    status.pr_pid > MAX_TID ||
+	    !read_set(core, &core->arch->sets[0], note->offset + STATUS_HEAD,
+		      note->size - STATUS_HEAD, &regs))
 		return true;
 	thread = vt_vec_append(&core->threads);
 	if (!thread)
 		return false;
-	*thread = (struct vt_core_thread){ .tid = status.pr_pid, .signal = status.pr_cursig };
-	memcpy(&user, status.pr_reg, sizeof(user));
-	vt_regs_from_user(&user, &thread->regs);
+	*thread = (struct vt_core_thread){ .tid = status.pr_pid,
+					   .signal = status.pr_cursig,
+					   .regs = regs };
 	return true;
+}
+
+/* Registers of other sets, of the thread whose NT_PRSTATUS came last. */
+static bool take_set(struct vt_core *core, const char *owner, uint32_t type,
+		     const struct note *note)
+{
+	for (size_t i = 1; core->threads.n && i < core->arch->n_sets; i++) {
+		const struct vt_arch_set *set = &core->arch->sets[i];
+
+		if (set->type == type && !strcmp(set->owner, owner))
+			return read_set(core, set, note->offset, note->size,
+					&core->threads.data[core->threads.n - 1].regs);
+	}
+	return false;
 }
 
 static bool take_process(struct vt_core *core, const struct note *note)
@@ -161,8 +193,12 @@ static const struct {
 	{ NT_AUXV, take_auxv },       { NT_FILE, take_mappings },
 };
 
-static bool take_note(struct vt_core *core, uint32_t type, const struct note *note)
+/* The kernel and gdb call what all architectures have "CORE", and the rest "LINUX". */
+static bool take_note(struct vt_core *core, const char *owner, uint32_t type,
+		      const struct note *note)
 {
+	if (take_set(core, owner, type, note) || strcmp(owner, "CORE") != 0)
+		return true;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (kinds[i].type == type)
 			return kinds[i].take(core, note);
@@ -171,11 +207,9 @@ static bool take_note(struct vt_core *core, uint32_t type, const struct note *no
 
 bool vt_core_notes(struct vt_core *core, uint64_t offset, uint64_t size)
 {
-	static const char owner[] = "CORE";
-
 	for (int n = 0; n < MAX_NOTES && size >= sizeof(Elf64_Nhdr); n++) {
 		Elf64_Nhdr header;
-		char name[sizeof(owner)] = "";
+		char owner[MAX_OWNER + 1] = "";
 
 		if (!vt_core_read_file(core, offset, &header, sizeof(header)))
 			break;
@@ -187,9 +221,9 @@ bool vt_core_notes(struct vt_core *core, uint64_t offset, uint64_t size)
 
 		if (contents + header.n_descsz > size)
 			break;
-		if (header.n_namesz == sizeof(owner) &&
-		    vt_core_read_file(core, offset + sizeof(header), name, sizeof(name)) &&
-		    !memcmp(name, owner, sizeof(owner)) && !take_note(core, header.n_type, &note))
+		if (header.n_namesz <= MAX_OWNER &&
+		    vt_core_read_file(core, offset + sizeof(header), owner, header.n_namesz) &&
+		    !take_note(core, owner, header.n_type, &note))
 			return false;
 		if (end >= size)
 			break;

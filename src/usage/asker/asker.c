@@ -27,19 +27,15 @@ void vt_asker_main(void);
 void *memset(void *to, int c, size_t n);
 void *memset(void *to, int c, size_t n)
 {
-	void *start = to;
-
-	__asm__ volatile("rep stosb" : "+D"(to), "+c"(n) : "a"(c) : "memory");
-	return start;
+	vt_bytes_set(to, c, n);
+	return to;
 }
 
 void *memcpy(void *restrict to, const void *restrict from, size_t n);
 void *memcpy(void *restrict to, const void *restrict from, size_t n)
 {
-	void *start = to;
-
-	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
-	return start;
+	vt_bytes_copy(to, from, n);
+	return to;
 }
 
 /* ---- fewer rights ---- */
@@ -51,8 +47,6 @@ void *memcpy(void *restrict to, const void *restrict from, size_t n)
 static const uint16_t forbidden[] = {
 	SYS_execve,
 	SYS_execveat,
-	SYS_fork,
-	SYS_vfork,
 	SYS_ptrace,
 	SYS_kill,
 	SYS_tkill,
@@ -62,27 +56,17 @@ static const uint16_t forbidden[] = {
 	SYS_accept,
 	SYS_accept4,
 	SYS_socketpair,
-	SYS_unlink,
 	SYS_unlinkat,
-	SYS_rename,
 	SYS_renameat,
 	SYS_renameat2,
-	SYS_mknod,
 	SYS_mknodat,
-	SYS_chmod,
 	SYS_fchmod,
 	SYS_fchmodat,
-	SYS_chown,
 	SYS_fchown,
-	SYS_lchown,
 	SYS_fchownat,
-	SYS_link,
 	SYS_linkat,
-	SYS_symlink,
 	SYS_symlinkat,
-	SYS_mkdir,
 	SYS_mkdirat,
-	SYS_rmdir,
 	SYS_truncate,
 	SYS_ftruncate,
 	SYS_mount,
@@ -102,6 +86,20 @@ static const uint16_t forbidden[] = {
 	SYS_finit_module,
 	SYS_kexec_load,
 	SYS_process_vm_writev,
+#ifdef SYS_fork /* newer architectures have no calls that others can stand in for */
+	SYS_fork,
+	SYS_vfork,
+	SYS_unlink,
+	SYS_rename,
+	SYS_mknod,
+	SYS_chmod,
+	SYS_chown,
+	SYS_lchown,
+	SYS_link,
+	SYS_symlink,
+	SYS_mkdir,
+	SYS_rmdir,
+#endif
 };
 
 #define N_FORBIDDEN (sizeof(forbidden) / sizeof(forbidden[0]))
@@ -115,12 +113,11 @@ static void give_up_calls(void)
 
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						 offsetof(struct seccomp_data, arch));
-	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0,
+	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VT_ARCH_AUDIT, 0,
 						 N_FORBIDDEN + 3);
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						 offsetof(struct seccomp_data, nr));
-	/* The numbers of x32, which has the same architecture. */
-	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000u,
+	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, VT_ARCH_OTHER_CALLS,
 						 N_FORBIDDEN + 1, 0);
 	for (size_t i = 0; i < N_FORBIDDEN; i++)
 		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, forbidden[i],
@@ -727,10 +724,4 @@ void vt_asker_main(void)
 	leave();
 }
 
-/* The stack is aligned at the entry; the call needs it so, too. */
-__asm__(".globl _start\n"
-	"_start:\n"
-	"	xorl	%ebp, %ebp\n"
-	"	andq	$-16, %rsp\n"
-	"	call	vt_asker_main\n"
-	"	hlt\n");
+VT_ARCH_START(vt_asker_main);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The asker: a dynamic program, embedded. Linked with a stand-in for the C library, so that it runs with the glibc of any
 # machine; built by its own flags, as the helper is.
-asker_cflags = $(freestanding_cflags) -O2 -fPIC -mno-red-zone -I$(top_srcdir)/include -I$(top_srcdir)/src
+asker_cflags = $(freestanding_cflags) -O2 -fPIC $(VT_ARCH_PROGRAM_CFLAGS) -I$(top_srcdir)/include -I$(top_srcdir)/src
 asker_sources = src/usage/asker/asker.c src/usage/asker/libdl.c
-asker_headers = include/vramtap/freestanding.h include/vramtap/usage.h
+asker_headers = $(arch_headers) include/vramtap/freestanding.h include/vramtap/usage.h
 asker_objects = $(call freestanding_objects,$(asker_sources),asker)
 asker_libraries = src/usage/asker/libdl.so.2 src/usage/asker/libc.so.6
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Formats: LSB 5, "Exception Frames" (.eh_frame, .eh_frame_hdr, pointer encodings); DWARF 5,
- * sections 2.5 (expressions) and 6.4 (call frame information); x86-64 psABI 3.6 (register numbers
- * and which of them a function preserves).
+ * sections 2.5 (expressions) and 6.4 (call frame information). What depends on the processor is in
+ * struct vt_arch_abi.
  *
  * All bytes come from a file that may be damaged or hostile. They are read through a cursor, which
  * yields zeros and remembers that it went wrong once it reaches its end.
@@ -27,8 +27,6 @@
 #define MAX_LEB_BITS 140 /* twice what a number needs, because some tools pad */
 #define MAX_AUGMENTATION 64
 #define MAX_EXPR_STEPS 1000 /* expressions may jump backwards */
-
-#define BIT(reg) (UINT32_C(1) << (reg))
 
 /* Reading. */
 
@@ -305,17 +303,18 @@ static bool find_section(struct vt_cfi *cfi, const Elf64_Ehdr *ehdr)
 	return false;
 }
 
-bool vt_cfi_init(struct vt_cfi *cfi, const uint8_t *image, uint64_t size)
+bool vt_cfi_init(struct vt_cfi *cfi, const struct vt_arch_abi *abi, const uint8_t *image,
+		 uint64_t size)
 {
 	Elf64_Ehdr ehdr;
 	Elf64_Phdr header = { .p_type = PT_NULL };
 
-	*cfi = (struct vt_cfi){ .image = image, .size = size };
+	*cfi = (struct vt_cfi){ .abi = abi, .image = image, .size = size };
 	if (size < sizeof(ehdr))
 		return false;
 	memcpy(&ehdr, image, sizeof(ehdr));
 	if (memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 || ehdr.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    ehdr.e_ident[EI_DATA] != ELFDATA2LSB || ehdr.e_machine != EM_X86_64 ||
+	    ehdr.e_ident[EI_DATA] != ELFDATA2LSB || ehdr.e_machine != abi->machine ||
 	    ehdr.e_phentsize != sizeof(Elf64_Phdr))
 		return false;
 	find_segments(cfi, &ehdr, &header);
@@ -324,12 +323,13 @@ bool vt_cfi_init(struct vt_cfi *cfi, const uint8_t *image, uint64_t size)
 	return find_section(cfi, &ehdr);
 }
 
-bool vt_cfi_init_loaded(struct vt_cfi *cfi, const Elf64_Phdr *phdrs, size_t n, uint64_t bias)
+bool vt_cfi_init_loaded(struct vt_cfi *cfi, const struct vt_arch_abi *abi, const Elf64_Phdr *phdrs,
+			size_t n, uint64_t bias)
 {
 	const Elf64_Phdr *header = NULL;
 	uint64_t low = UINT64_MAX, high = 0;
 
-	*cfi = (struct vt_cfi){ .loaded = true };
+	*cfi = (struct vt_cfi){ .abi = abi, .loaded = true };
 	for (size_t i = 0; i < n; i++) {
 		const Elf64_Phdr *phdr = &phdrs[i];
 
@@ -375,6 +375,7 @@ struct cie {
 	uint8_t encoding; /* of the FDE's addresses */
 	bool has_sizes;   /* the augmentation data of an FDE begins with its size */
 	bool signal_frame;
+	uint8_t ra; /* column of the return address */
 	struct cursor instructions;
 };
 
@@ -441,6 +442,12 @@ static bool read_augmentation(struct cursor *c, struct cursor letters, struct ci
 	return !data.bad;
 }
 
+/* Functions of glibc for aarch64 that call another one keep it in x15 (rawmemchr()). */
+static bool is_return_register(const struct vt_arch_abi *abi, uint64_t reg)
+{
+	return reg == abi->ra || (abi->link_register && reg < abi->sp);
+}
+
 static bool read_cie(const struct vt_cfi *cfi, uint64_t offset, struct cie *cie)
 {
 	struct cursor c = record_at(cfi, offset), letters;
@@ -460,7 +467,8 @@ static bool read_cie(const struct vt_cfi *cfi, uint64_t offset, struct cie *cie)
 	if (left(&letters) > 0 && !read_augmentation(&c, letters, cie))
 		return false;
 	cie->instructions = c;
-	return !c.bad && return_register == VT_REG_RIP;
+	cie->ra = (uint8_t)return_register;
+	return !c.bad && is_return_register(cfi->abi, return_register);
 }
 
 /* *cie_at: where fde->cie was read from already; 0 at first. */
@@ -536,18 +544,19 @@ static bool search_all(const struct vt_cfi *cfi, uint64_t vaddr, struct fde *fde
  * What an unmentioned register means: callee-saved ones are unchanged, the caller's stack pointer
  * is the CFA.
  */
-static void row_init(struct vt_cfi_row *row)
+static void row_init(const struct vt_arch_abi *abi, uint8_t ra, struct vt_cfi_row *row)
 {
-	static const uint32_t callee_saved = BIT(VT_REG_RBX) | BIT(VT_REG_RBP) | BIT(VT_REG_R12) |
-					     BIT(VT_REG_R13) | BIT(VT_REG_R14) | BIT(VT_REG_R15);
-
-	*row = (struct vt_cfi_row){ 0 };
-	for (int reg = 0; reg < VT_N_REGS; reg++)
-		row->regs[reg].how = callee_saved & BIT(reg) ? VT_CFI_SAME : VT_CFI_UNDEFINED;
-	row->regs[VT_REG_RSP].how = VT_CFI_CFA;
+	*row = (struct vt_cfi_row){ .ra = ra };
+	for (int reg = 0; reg < abi->n_regs; reg++)
+		row->regs[reg].how = abi->preserved & VT_REG_BIT(reg) ? VT_CFI_SAME :
+									VT_CFI_UNDEFINED;
+	row->regs[abi->sp].how = VT_CFI_CFA;
+	if (abi->link_register)
+		row->regs[ra].how = VT_CFI_SAME;
 }
 
 struct program {
+	const struct vt_arch_abi *abi;
 	const struct cie *cie;
 	struct vt_cfi_row row;
 	struct vt_cfi_row initial; /* as the CIE left it: what "restore" goes back to */
@@ -560,7 +569,7 @@ struct program {
 static void set_rule(struct program *p, uint64_t reg, enum vt_cfi_how how, int64_t offset)
 {
 	/* Others (vector registers) are not needed to find the caller. */
-	if (reg < VT_N_REGS)
+	if (reg < p->abi->n_regs)
 		p->row.regs[reg] = (struct vt_cfi_rule){ .how = (uint8_t)how, .offset = offset };
 }
 
@@ -582,12 +591,12 @@ static void set_expression(struct program *p, struct cursor *c, struct vt_cfi_ru
 
 static struct vt_cfi_rule *rule_of(struct program *p, uint64_t reg)
 {
-	return reg < VT_N_REGS ? &p->row.regs[reg] : NULL;
+	return reg < p->abi->n_regs ? &p->row.regs[reg] : NULL;
 }
 
 static void set_cfa(struct program *p, uint64_t reg, int64_t offset)
 {
-	if (reg >= VT_N_REGS)
+	if (reg >= p->abi->n_regs)
 		p->bad = true;
 	else
 		p->row.cfa = (struct vt_cfi_rule){ .how = VT_CFI_REGISTER,
@@ -606,7 +615,7 @@ static void change_cfa(struct program *p, uint64_t reg, int64_t offset)
 
 static void restore(struct program *p, uint64_t reg)
 {
-	if (reg < VT_N_REGS)
+	if (reg < p->abi->n_regs)
 		p->row.regs[reg] = p->initial.regs[reg];
 }
 
@@ -673,7 +682,7 @@ static void extended_instruction(struct program *p, struct cursor *c, uint8_t op
 		struct vt_cfi_rule *rule = rule_of(p, take_uleb(c));
 
 		a = take_uleb(c);
-		if (rule && a < VT_N_REGS)
+		if (rule && a < p->abi->n_regs)
 			*rule = (struct vt_cfi_rule){ .how = VT_CFI_REGISTER, .reg = (uint8_t)a };
 		else if (rule)
 			rule->how = VT_CFI_UNDEFINED;
@@ -733,7 +742,8 @@ static void extended_instruction(struct program *p, struct cursor *c, uint8_t op
 		set_rule(p, a, VT_CFI_AT_CFA, scaled(p, 0 - take_uleb(c)));
 		break;
 	default:
-		p->bad = true;
+		/* Return addresses lose their authentication codes anyway: vt_cfi_apply(). */
+		p->bad = op != p->abi->sign_ops[0] && op != p->abi->sign_ops[1];
 		break;
 	}
 }
@@ -770,11 +780,16 @@ static void run_instructions(struct program *p, struct cursor c)
 bool vt_cfi_find(const struct vt_cfi *cfi, uint64_t vaddr, struct vt_cfi_row *row)
 {
 	struct fde fde;
-	struct program p = { .cie = &fde.cie };
+	struct program p; /* not all set to zero: the remembered rows are a large part */
 
 	if (!(cfi->n_table ? search_table(cfi, vaddr, &fde) : search_all(cfi, vaddr, &fde)))
 		return false;
-	row_init(&p.row);
+	p.abi = cfi->abi;
+	p.cie = &fde.cie;
+	p.n_remembered = 0;
+	p.at = p.target = 0;
+	p.bad = false;
+	row_init(p.abi, fde.cie.ra, &p.row);
 	p.initial = p.row;
 	run_instructions(&p, fde.cie.instructions);
 	p.initial = p.row;
@@ -782,8 +797,9 @@ bool vt_cfi_find(const struct vt_cfi *cfi, uint64_t vaddr, struct vt_cfi_row *ro
 	p.target = vaddr;
 	p.n_remembered = 0;
 	run_instructions(&p, fde.instructions);
-	/* A call always pushes the return address: "unchanged" would be its own caller for ever. */
-	if (p.bad || p.row.cfa.how == VT_CFI_UNDEFINED || p.row.regs[VT_REG_RIP].how == VT_CFI_SAME)
+	/* Where a call pushes the return address, "unchanged" would be its own caller for ever. */
+	if (p.bad || p.row.cfa.how == VT_CFI_UNDEFINED ||
+	    (!p.abi->link_register && p.row.regs[p.row.ra].how == VT_CFI_SAME))
 		return false;
 	*row = p.row;
 	row->signal_frame = fde.cie.signal_frame;
@@ -793,6 +809,7 @@ bool vt_cfi_find(const struct vt_cfi *cfi, uint64_t vaddr, struct vt_cfi_row *ro
 /* Expressions. */
 
 struct machine {
+	const struct vt_arch_abi *abi;
 	const struct vt_regs *regs;
 	struct vt_memsrc *src;
 	uint64_t bias;
@@ -820,9 +837,9 @@ static uint64_t pop(struct machine *m)
 
 static void push_register(struct machine *m, uint64_t reg, int64_t offset)
 {
-	if (reg >= VT_N_REGS)
+	if (reg >= m->abi->n_regs)
 		m->bad = VT_CFI_BAD_RULE;
-	else if (m->regs->unknown & BIT(reg))
+	else if (m->regs->unknown & VT_REG_BIT(reg))
 		m->bad = VT_CFI_NO_REGISTER;
 	else
 		push(m, m->regs->r[reg] + (uint64_t)offset);
@@ -1037,7 +1054,7 @@ static enum vt_cfi_result evaluate(const struct vt_cfi *cfi, const struct vt_cfi
 
 	switch (rule->how) {
 	case VT_CFI_REGISTER:
-		if (m->regs->unknown & BIT(rule->reg))
+		if (m->regs->unknown & VT_REG_BIT(rule->reg))
 			return VT_CFI_NO_REGISTER;
 		*value = m->regs->r[rule->reg] + (uint64_t)rule->offset;
 		return VT_CFI_STEPPED;
@@ -1056,33 +1073,58 @@ static enum vt_cfi_result evaluate(const struct vt_cfi *cfi, const struct vt_cfi
 	}
 }
 
+/*
+ * Where the return address has a register of its own, it is the caller's pc, too. It may be signed
+ * even where the call frame information does not say so (hand-written code), and no address of a
+ * program has any of these bits.
+ */
+static void return_to(const struct vt_arch_abi *abi, struct vt_regs *caller, uint8_t ra)
+{
+	caller->r[ra] &= ~caller->pac;
+	caller->r[abi->pc] = caller->r[ra];
+	caller->unknown &= ~VT_REG_BIT(abi->pc);
+}
+
 enum vt_cfi_result vt_cfi_apply(const struct vt_cfi *cfi, const struct vt_cfi_row *row,
 				uint64_t bias, struct vt_memsrc *src, struct vt_regs *regs,
 				uint64_t *cfa)
 {
-	struct machine m = { .regs = regs, .src = src, .bias = bias };
-	struct vt_regs caller = *regs;
-	enum vt_cfi_result result = evaluate(cfi, &row->cfa, &m, false, &m.cfa);
+	const struct vt_arch_abi *abi = cfi->abi;
+	struct machine m; /* its stack is a large part, and rarely used: not set to zero */
+	uint64_t values[VT_MAX_REGS], found = 0, unknown = regs->unknown;
+	enum vt_cfi_result result;
 
+	m.abi = abi;
+	m.regs = regs;
+	m.src = src;
+	m.bias = bias;
+	m.cfa = 0;
+	result = evaluate(cfi, &row->cfa, &m, false, &m.cfa);
 	*cfa = result == VT_CFI_STEPPED ? m.cfa : 0;
-	if (row->regs[VT_REG_RIP].how == VT_CFI_UNDEFINED)
+	if (row->regs[row->ra].how == VT_CFI_UNDEFINED)
 		return VT_CFI_OUTERMOST;
 	if (result != VT_CFI_STEPPED)
 		return result;
-	for (int reg = 0; reg < VT_N_REGS; reg++) {
+	for (int reg = 0; reg < abi->n_regs; reg++) {
 		const struct vt_cfi_rule *rule = &row->regs[reg];
 
 		if (rule->how == VT_CFI_SAME)
 			continue;
-		caller.unknown |= BIT(reg);
+		unknown |= VT_REG_BIT(reg);
 		if (rule->how == VT_CFI_UNDEFINED)
 			continue;
-		result = evaluate(cfi, rule, &m, true, &caller.r[reg]);
+		result = evaluate(cfi, rule, &m, true, &values[reg]);
 		if (result == VT_CFI_STEPPED)
-			caller.unknown &= ~BIT(reg);
-		else if (reg == VT_REG_RIP || reg == VT_REG_RSP)
+			found |= VT_REG_BIT(reg);
+		else if (reg == row->ra || reg == abi->sp)
 			return result;
 	}
-	*regs = caller;
+	unknown &= ~found;
+	if (unknown & VT_REG_BIT(row->ra))
+		return VT_CFI_NO_REGISTER; /* unchanged, but what it was is not known */
+	regs->unknown = unknown;
+	for (; found; found &= found - 1)
+		regs->r[__builtin_ctzll(found)] = values[__builtin_ctzll(found)];
+	return_to(abi, regs, row->ra);
 	return VT_CFI_STEPPED;
 }

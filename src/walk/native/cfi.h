@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "target/regs.h"
+#include "target/arch/arch.h"
 #include "vramtap/mem.h"
 
 /* How to find one value of the caller. */
@@ -38,7 +38,8 @@ struct vt_cfi_rule {
 
 struct vt_cfi_row {
 	struct vt_cfi_rule cfa; /* VT_CFI_REGISTER or VT_CFI_EXPR */
-	struct vt_cfi_rule regs[VT_N_REGS];
+	struct vt_cfi_rule regs[VT_MAX_REGS];
+	uint8_t ra;        /* which of them has the return address: mostly the ABI's */
 	bool signal_frame; /* the caller was interrupted: its pc is the instruction itself */
 };
 
@@ -46,7 +47,8 @@ struct vt_cfi_row {
 
 /* Where the information of an image is; all private. */
 struct vt_cfi {
-	const uint8_t *image; /* not owned */
+	const struct vt_arch_abi *abi; /* not owned */
+	const uint8_t *image;          /* not owned */
 	uint64_t size;
 	struct {
 		uint64_t offset, vaddr, size; /* of a PT_LOAD in the file */
@@ -67,16 +69,19 @@ struct vt_cfi {
 
 /*
  * image is a whole ELF file, or its mapped parts at their file offsets. It must outlive cfi. A
- * look-up touches only the pages that it needs. False when image has no call frame information.
+ * look-up touches only the pages that it needs. False when image has no call frame information, or
+ * is of another architecture.
  */
-bool vt_cfi_init(struct vt_cfi *cfi, const uint8_t *image, uint64_t size);
+bool vt_cfi_init(struct vt_cfi *cfi, const struct vt_arch_abi *abi, const uint8_t *image,
+		 uint64_t size);
 
 /*
  * The same for an image that the loader has mapped into this process itself. phdrs are its program
  * headers; bias is what the loader added to addresses. Reads nothing outside its readable segments.
  * The image must stay mapped.
  */
-bool vt_cfi_init_loaded(struct vt_cfi *cfi, const Elf64_Phdr *phdrs, size_t n, uint64_t bias);
+bool vt_cfi_init_loaded(struct vt_cfi *cfi, const struct vt_arch_abi *abi, const Elf64_Phdr *phdrs,
+			size_t n, uint64_t bias);
 
 /* The row for an address in the file; false when none covers it. */
 bool vt_cfi_find(const struct vt_cfi *cfi, uint64_t vaddr, struct vt_cfi_row *row);

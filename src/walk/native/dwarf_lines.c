@@ -15,10 +15,10 @@
 #include <elfutils/libdw.h>
 #include <libelf.h>
 
+#include "base/page.h"
 #include "base/vec.h"
 
 #define MAX_DEPTH 64
-#define PAGE UINT64_C(4096)
 #define MAX_LEFT_OUT (UINT64_C(1) << 20) /* of a function: compilers make none of this size */
 #define MAX_HEADERS (UINT64_C(65536) * sizeof(Elf64_Shdr))
 
@@ -50,7 +50,7 @@ static void let_headers_change(const uint8_t *image, uint64_t size)
 	if (ehdr.e_shoff >= size)
 		return;
 	end = size - ehdr.e_shoff < MAX_HEADERS ? size : ehdr.e_shoff + MAX_HEADERS;
-	begin = ehdr.e_shoff & ~(PAGE - 1);
+	begin = ehdr.e_shoff & ~(vt_page_size() - 1);
 	(void)mprotect((void *)(uintptr_t)(image + begin), (size_t)(end - begin),
 		       PROT_READ | PROT_WRITE);
 }

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "target/elfsym.h"
-#include "target/regs.h"
+#include "target/arch/arch.h"
 #include "vramtap/mem.h"
 
 #define VT_NATIVE_MAX_FRAMES 65536 /* per thread */

@@ -27,8 +27,6 @@
 #define HURRIED_WORK 20000 /* of it in a hurry: 0.2 ms */
 #define CLONE_BYTES 256    /* more than clone() and clone3() have */
 
-#define BIT(reg) (UINT32_C(1) << (reg))
-
 enum unwind_kind { UNWIND_UNKNOWN, UNWIND_ROW, UNWIND_SIGRETURN };
 
 /* What is known about unwinding from one program counter. */
@@ -124,27 +122,26 @@ static struct module_cfi *cfi_of(struct vt_unwinder *u, struct vt_module *module
 		return entry;
 	entry->tried = true;
 	entry->why = vt_module_open(u->modules, module);
-	entry->found = !entry->why && vt_cfi_init(&entry->cfi, module->image, module->image_size);
+	entry->found = !entry->why && vt_cfi_init(&entry->cfi, &u->modules->arch->abi,
+						  module->image, module->image_size);
 	entry->cfi.work_left = &u->work_left;
 	return entry;
 }
 
 /*
- * glibc's and musl's signal trampoline is: mov $15,%rax (rt_sigreturn); syscall. glibc describes it
- * in its call frame information, others do not; all kernels since 2.6 put the same structure on the
- * stack.
+ * What has called another function no longer has its own return address in the register that calls
+ * put it into.
  */
-static bool is_sigreturn(struct vt_unwinder *u, uint64_t pc)
+static bool is_usable(const struct vt_arch_abi *abi, const struct vt_cfi_row *row, bool activation)
 {
-	static const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05 };
-	uint8_t found[sizeof(code)];
-
-	return !vt_mem_read(u->src, pc, found, sizeof(found)) && !memcmp(found, code, sizeof(code));
+	return activation || !abi->link_register || row->ra != abi->ra ||
+	       row->regs[abi->ra].how != VT_CFI_SAME;
 }
 
 static bool find_row(const struct module_cfi *entry, uint64_t pc, bool activation,
 		     struct unwind_info *info)
 {
+	const struct vt_arch_abi *abi = entry->cfi.abi;
 	/*
 	 * A call may be the last instruction of its function: what counts is the byte before the
 	 * return address.
@@ -152,20 +149,20 @@ static bool find_row(const struct module_cfi *entry, uint64_t pc, bool activatio
 	uint64_t at = pc - info->module->bias;
 
 	if (vt_cfi_find(&entry->cfi, activation ? at : at - 1, &info->row))
-		return true;
+		return is_usable(abi, &info->row, activation);
 	/*
 	 * makecontext() puts the start of a function that ends the stack where a return address
 	 * would be.
 	 */
 	return !activation && vt_cfi_find(&entry->cfi, at, &info->row) &&
-	       info->row.regs[VT_REG_RIP].how == VT_CFI_UNDEFINED;
+	       info->row.regs[info->row.ra].how == VT_CFI_UNDEFINED;
 }
 
 static void look_up(struct vt_unwinder *u, uint64_t pc, bool activation, struct unwind_info *info)
 {
 	*info = (struct unwind_info){ .module = vt_modules_find(u->modules,
 								activation ? pc : pc - 1) };
-	if (!activation && is_sigreturn(u, pc)) {
+	if (!activation && u->modules->arch->is_sigreturn(u->src, pc)) {
 		info->kind = UNWIND_SIGRETURN;
 	} else if (info->module && !is_left_out(u, info->module)) {
 		const struct module_cfi *entry = cfi_of(u, info->module);
@@ -205,6 +202,7 @@ enum step { STEP_OK, STEP_OUTERMOST, STEP_FAILED };
 
 struct walk {
 	struct vt_unwinder *u;
+	const struct vt_arch *arch;
 	struct vt_native_stack *stack;
 	struct vt_regs regs; /* of the frame that is being left */
 	bool activation;
@@ -254,7 +252,7 @@ static enum step fail_at(struct walk *w, const struct unwind_info *info, const c
 {
 	char where[112];
 
-	describe_pc(info->module, w->regs.r[VT_REG_RIP], where, sizeof(where));
+	describe_pc(info->module, w->regs.r[w->arch->abi.pc], where, sizeof(where));
 	set_why(w, "%s at %s", what, where);
 	return STEP_FAILED;
 }
@@ -279,26 +277,12 @@ static enum step step_row(struct walk *w, const struct unwind_info *info)
 	return fail_at(w, info, "the unwind information makes no sense");
 }
 
-/*
- * At the trampoline the stack pointer is at struct ucontext (the kernel's rt_sigframe without its
- * return address), whose registers begin at byte 40 in the order of struct sigcontext_64
- * (arch/x86/include/uapi/asm/sigcontext.h).
- */
 static enum step step_sigreturn(struct walk *w)
 {
-	static const uint8_t order[VT_N_REGS] = {
-		VT_REG_R8,  VT_REG_R9,  VT_REG_R10, VT_REG_R11, VT_REG_R12, VT_REG_R13,
-		VT_REG_R14, VT_REG_R15, VT_REG_RDI, VT_REG_RSI, VT_REG_RBP, VT_REG_RBX,
-		VT_REG_RDX, VT_REG_RAX, VT_REG_RCX, VT_REG_RSP, VT_REG_RIP,
-	};
-	uint64_t saved[VT_N_REGS];
-
-	if (vt_mem_read(w->u->src, w->regs.r[VT_REG_RSP] + 40, saved, sizeof(saved)))
+	if (!w->arch->leave_signal(w->u->src, &w->regs))
 		return fail_memory(w);
-	for (size_t i = 0; i < VT_N_REGS; i++)
-		w->regs.r[order[i]] = saved[i];
 	w->regs.unknown = 0;
-	w->cfa = w->regs.r[VT_REG_RSP];
+	w->cfa = w->regs.r[w->arch->abi.sp];
 	w->activation = true;
 	return STEP_OK;
 }
@@ -313,124 +297,106 @@ static bool is_code(const struct vt_unwinder *u, uint64_t addr)
 /* Whether addr may be a return address: it is in code, right after a call instruction. */
 static bool follows_call(struct vt_unwinder *u, uint64_t addr)
 {
-	uint8_t code[7];
-
-	if (!is_code(u, addr) || vt_mem_read(u->src, addr - sizeof(code), code, sizeof(code)))
-		return false;
-	if (code[2] == 0xe8)
-		return true;
-	/* FF /2 with ModRM, SIB and displacement: 2 to 7 bytes. */
-	for (size_t i = 0; i + 1 < sizeof(code); i++)
-		if (code[i] == 0xff && (code[i + 1] >> 3 & 7) == 2)
-			return true;
-	return false;
+	return is_code(u, addr) && u->modules->arch->is_after_call(u->src, addr);
 }
 
-/* The caller by a frame record: the saved rbp at `record`, the return address behind it. */
+/* From here on only these registers of the caller are known; whether sp is: see arch.h. */
+static void enter_caller(struct walk *w, uint64_t fp, uint64_t pc, uint64_t above)
+{
+	const struct vt_arch_abi *abi = &w->arch->abi;
+
+	w->regs.r[abi->fp] = fp;
+	w->regs.r[abi->pc] = pc;
+	w->regs.r[abi->sp] = above;
+	w->regs.unknown = ~(VT_REG_BIT(abi->fp) | VT_REG_BIT(abi->pc));
+	if (w->arch->record_ends_frame)
+		w->regs.unknown &= ~VT_REG_BIT(abi->sp);
+	w->cfa = w->arch->record_ends_frame ? above : 0;
+}
+
+/*
+ * The caller by a frame record: the caller's frame pointer at `record`, the return address behind
+ * it. Where the record does not end the frame, the stack pointer is at least what is above it.
+ */
 static bool step_record(struct walk *w, uint64_t record)
 {
 	uint64_t saved[2];
 
-	if (record & 7 || record < w->regs.r[VT_REG_RSP] ||
-	    vt_mem_read(w->u->src, record, saved, sizeof(saved)) || !follows_call(w->u, saved[1]))
+	if (record & 7 || record < w->regs.r[w->arch->abi.sp] ||
+	    vt_mem_read(w->u->src, record, saved, sizeof(saved)))
 		return false;
-	w->cfa = record + sizeof(saved);
-	w->regs.r[VT_REG_RBP] = saved[0];
-	w->regs.r[VT_REG_RIP] = saved[1];
-	w->regs.r[VT_REG_RSP] = w->cfa;
-	w->regs.unknown = ~(BIT(VT_REG_RBP) | BIT(VT_REG_RIP) | BIT(VT_REG_RSP));
+	saved[1] &= ~w->regs.pac;
+	if (!follows_call(w->u, saved[1]))
+		return false;
+	enter_caller(w, saved[0], saved[1], record + sizeof(saved));
 	return true;
 }
 
-/*
- * A call through a bad pointer: nothing has run there yet, the return address is on top of the
- * stack.
- */
+/* Where nothing has run since the call: the return address, and the caller's stack pointer. */
+static bool at_entry(struct walk *w, uint64_t *caller, uint64_t *sp)
+{
+	const struct vt_arch_abi *abi = &w->arch->abi;
+
+	*sp = w->regs.r[abi->sp];
+	if (abi->link_register) {
+		*caller = w->regs.r[abi->ra] & ~w->regs.pac;
+		return !(w->regs.unknown & VT_REG_BIT(abi->ra));
+	}
+	if (vt_mem_read_u64(w->u->src, *sp, caller))
+		return false;
+	*sp += sizeof(*caller);
+	return true;
+}
+
+static void leave_entry(struct walk *w, uint64_t caller, uint64_t sp)
+{
+	w->regs.r[w->arch->abi.pc] = caller;
+	w->regs.r[w->arch->abi.sp] = w->cfa = sp;
+}
+
+/* A call through a bad pointer. */
 static bool step_bad_call(struct walk *w)
 {
-	uint64_t sp = w->regs.r[VT_REG_RSP], caller;
+	uint64_t sp, caller;
 
-	if (is_code(w->u, w->regs.r[VT_REG_RIP]) || vt_mem_read_u64(w->u->src, sp, &caller) ||
+	if (is_code(w->u, w->regs.r[w->arch->abi.pc]) || !at_entry(w, &caller, &sp) ||
 	    !follows_call(w->u, caller))
 		return false;
-	w->regs.r[VT_REG_RIP] = caller;
-	w->regs.r[VT_REG_RSP] = w->cfa = sp + sizeof(caller);
+	leave_entry(w, caller, sp);
 	return true;
-}
-
-/* Where "jmp *disp(%rip)" or "call *disp(%rip)", which ends at `end`, goes; 0 unknown. */
-static uint64_t read_slot(struct vt_unwinder *u, uint64_t end)
-{
-	int32_t disp;
-	uint64_t slot;
-
-	if (vt_mem_read(u->src, end - sizeof(disp), &disp, sizeof(disp)) ||
-	    vt_mem_read_u64(u->src, end + (uint64_t)(int64_t)disp, &slot))
-		return 0;
-	return slot;
-}
-
-/* Through a stub of the procedure linkage table: endbr64, bnd, FF 25. */
-static uint64_t behind_stub(struct vt_unwinder *u, uint64_t addr)
-{
-	uint8_t code[16];
-	size_t i = 0;
-
-	if (vt_mem_read(u->src, addr, code, sizeof(code)))
-		return addr;
-	i += !memcmp(code, "\xf3\x0f\x1e\xfa", 4) ? 4 : 0;
-	i += code[i] == 0xf2;
-	return code[i] == 0xff && code[i + 1] == 0x25 ? read_slot(u, addr + i + 6) : addr;
-}
-
-/* What the call instruction in front of a return address calls; 0 unknown. */
-static uint64_t called_before(struct vt_unwinder *u, uint64_t ret)
-{
-	uint8_t code[6];
-	int32_t disp;
-
-	if (!is_code(u, ret - 1) || vt_mem_read(u->src, ret - sizeof(code), code, sizeof(code)))
-		return 0;
-	if (code[0] == 0xff && code[1] == 0x15)
-		return read_slot(u, ret);
-	if (code[1] != 0xe8)
-		return 0;
-	memcpy(&disp, code + 2, sizeof(disp));
-	return behind_stub(u, ret + (uint64_t)(int64_t)disp);
 }
 
 /*
  * Behind the system call in clone() and clone3(), glibc has no unwind information, because there
  * the stack is the caller's or a new one. A new thread sees 0, and has no caller. For the other
- * one, which may wait there as vfork() does, the return address is still on top of the stack.
+ * one, which may wait there as vfork() does, the return address is still where the call put it.
  */
 static bool is_in_clone(const struct walk *w)
 {
-	enum { CLONE = 56, CLONE3 = 435 };
-	uint8_t code[2];
+	const struct vt_arch *arch = w->arch;
 
-	return (w->regs.orig_rax == CLONE || w->regs.orig_rax == CLONE3) &&
-	       !vt_mem_read(w->u->src, w->regs.r[VT_REG_RIP] - sizeof(code), code, sizeof(code)) &&
-	       code[0] == 0x0f && code[1] == 0x05;
+	return (w->regs.syscall_nr == arch->clone || w->regs.syscall_nr == arch->clone3) &&
+	       arch->is_after_syscall(w->u->src, w->regs.r[arch->abi.pc]);
 }
 
 static bool is_new_thread(const struct walk *w)
 {
-	return !(w->regs.unknown & BIT(VT_REG_RAX)) && w->regs.r[VT_REG_RAX] == 0;
+	unsigned int result = w->arch->syscall_result;
+
+	return !(w->regs.unknown & VT_REG_BIT(result)) && w->regs.r[result] == 0;
 }
 
 /* Only behind a call of what runs now. */
 static bool step_clone(struct walk *w)
 {
-	uint64_t sp = w->regs.r[VT_REG_RSP], pc = w->regs.r[VT_REG_RIP], caller, callee;
+	uint64_t sp, pc = w->regs.r[w->arch->abi.pc], caller, callee;
 
-	if (vt_mem_read_u64(w->u->src, sp, &caller))
+	if (!at_entry(w, &caller, &sp) || !is_code(w->u, caller - 1))
 		return false;
-	callee = called_before(w->u, caller);
+	callee = w->arch->called_before(w->u->src, caller);
 	if (!callee || callee > pc || pc - callee > CLONE_BYTES)
 		return false;
-	w->regs.r[VT_REG_RIP] = caller;
-	w->regs.r[VT_REG_RSP] = w->cfa = sp + sizeof(caller);
+	leave_entry(w, caller, sp);
 	return true;
 }
 
@@ -440,10 +406,11 @@ static bool step_clone(struct walk *w)
  */
 static enum step step_without_row(struct walk *w, const struct unwind_info *info)
 {
+	const struct vt_arch_abi *abi = &w->arch->abi;
 	const struct vt_error *why = info->module && !is_left_out(w->u, info->module) ?
 					     cfi_of(w->u, info->module)->why :
 					     NULL;
-	uint64_t rbp = w->regs.r[VT_REG_RBP];
+	uint64_t fp = w->regs.r[abi->fp];
 	char where[112];
 
 	bool in_clone = w->activation && is_in_clone(w);
@@ -457,14 +424,14 @@ static enum step step_without_row(struct walk *w, const struct unwind_info *info
 		w->activation = false;
 		return STEP_OK;
 	}
-	describe_pc(info->module, w->regs.r[VT_REG_RIP], where, sizeof(where));
-	/* The psABI: a zero rbp marks the outermost frame. */
-	if (!(w->regs.unknown & BIT(VT_REG_RBP)) && (rbp == 0 || step_record(w, rbp))) {
+	describe_pc(info->module, w->regs.r[abi->pc], where, sizeof(where));
+	/* The psABI and AAPCS64: a frame pointer of zero marks the outermost frame. */
+	if (!(w->regs.unknown & VT_REG_BIT(abi->fp)) && (fp == 0 || step_record(w, fp))) {
 		if (!w->stack->why[0])
 			set_why(w, "no unwind information at %s: callers may be missing after it",
 				where);
 		w->activation = false;
-		return rbp == 0 ? STEP_OUTERMOST : STEP_OK;
+		return fp == 0 ? STEP_OUTERMOST : STEP_OK;
 	}
 	if (why)
 		set_why(w, "no unwind information at %s: %s", where, why->message);
@@ -476,27 +443,36 @@ static enum step step_without_row(struct walk *w, const struct unwind_info *info
 static enum step step(struct walk *w)
 {
 	struct unwind_info room;
-	const struct unwind_info *info = info_of(w->u, w->regs.r[VT_REG_RIP], w->activation, &room);
+	const struct unwind_info *info =
+		info_of(w->u, w->regs.r[w->arch->abi.pc], w->activation, &room);
 
 	w->cfa = 0;
 	w->trampoline = info->kind == UNWIND_SIGRETURN ||
 			(info->kind == UNWIND_ROW && info->row.signal_frame);
 	if (info->kind == UNWIND_ROW)
 		return step_row(w, info);
-	if (w->regs.unknown & BIT(VT_REG_RSP))
+	/* By a frame record its lower limit may be known, which is enough for the next record. */
+	if (w->regs.unknown & VT_REG_BIT(w->arch->abi.sp) &&
+	    (w->arch->record_ends_frame || info->kind == UNWIND_SIGRETURN))
 		return fail_at(w, info, "the stack pointer is not known");
 	return info->kind == UNWIND_SIGRETURN ? step_sigreturn(w) : step_without_row(w, info);
+}
+
+/* No call is in front of it: it may be the first code of its page. */
+static bool is_trampoline(struct vt_unwinder *u, uint64_t pc)
+{
+	return is_code(u, pc) && u->modules->arch->is_sigreturn(u->src, pc);
 }
 
 /* After a step: whether the caller that it found can be one. */
 static enum step check_caller(struct walk *w, uint64_t callee_sp)
 {
-	uint64_t pc = w->regs.r[VT_REG_RIP], sp = w->regs.r[VT_REG_RSP];
+	uint64_t pc = w->regs.r[w->arch->abi.pc], sp = w->regs.r[w->arch->abi.sp];
 
 	/* An interrupted one may have been called through a null pointer. */
 	if (pc == 0 && !w->activation)
 		return STEP_OUTERMOST;
-	if (!w->activation && !is_code(w->u, pc - 1)) {
+	if (!w->activation && !is_code(w->u, pc - 1) && !is_trampoline(w->u, pc)) {
 		set_why(w, "the return address 0x%llx is not code", (unsigned long long)pc);
 		return STEP_FAILED;
 	}
@@ -533,11 +509,11 @@ static struct vt_error *walk_frames(struct walk *w)
 
 	while (stack->frames.n < limit) {
 		struct vt_native_frame *frame = vt_vec_append(&stack->frames);
-		uint64_t sp = w->regs.r[VT_REG_RSP];
+		uint64_t sp = w->regs.r[w->arch->abi.sp];
 
 		if (!frame)
 			return &vt_enomem;
-		*frame = (struct vt_native_frame){ .pc = w->regs.r[VT_REG_RIP],
+		*frame = (struct vt_native_frame){ .pc = w->regs.r[w->arch->abi.pc],
 						   .activation = w->activation };
 
 		enum step result = step(w);
@@ -558,11 +534,15 @@ static struct vt_error *walk_frames(struct walk *w)
 struct vt_error *vt_unwinder_walk(struct vt_unwinder *unwinder, pid_t tid,
 				  const struct vt_regs *regs, struct vt_native_stack *stack)
 {
-	struct walk w = { .u = unwinder, .stack = stack, .regs = *regs, .activation = true };
+	struct walk w = { .u = unwinder,
+			  .arch = unwinder->modules->arch,
+			  .stack = stack,
+			  .regs = *regs,
+			  .activation = true };
 	struct vt_error *err;
 
 	stack->tid = tid;
-	if (regs->unknown & BIT(VT_REG_RIP)) {
+	if (regs->unknown & VT_REG_BIT(w.arch->abi.pc)) {
 		set_why(&w, "its registers are not known");
 		return NULL;
 	}

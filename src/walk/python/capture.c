@@ -329,7 +329,7 @@ static struct vt_error *read_threads(struct capture *c)
 		if (c->src->coherent && i % BATCH == 0)
 			prefetch(c, thread, n - i < BATCH ? n - i : BATCH);
 
-		pid_t tid = vt_pthread_tid(c->src, thread->pthread);
+		pid_t tid = vt_pthread_tid(c->src, c->py->arch, thread->pthread);
 
 		/*
 		 * struct pthread is more reliable than CPython's native_thread_id: after a fork

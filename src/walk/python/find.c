@@ -261,6 +261,7 @@ struct vt_error *vt_python_init(struct vt_python *py, struct vt_modules *modules
 	VT_ERROR struct vt_error *first = NULL;
 	bool unused = false, old = false;
 
+	py->arch = modules->arch;
 	for (int r = LIBRARY; r <= OTHER; r++) {
 		for (size_t i = 0; i < modules->modules.n; i++) {
 			struct vt_module *module = &modules->modules.data[i];

@@ -100,6 +100,7 @@ enum vt_python_type { VT_PYTHON_CODE, VT_PYTHON_STR, VT_PYTHON_BYTES, VT_PYTHON_
 struct vt_python {
 	int major, minor, micro; /* micro -1: unknown */
 	bool free_threaded;
+	const struct vt_arch *arch;            /* of the target */
 	uint64_t runtime;                      /* address of _PyRuntime */
 	const struct vt_module *module;        /* libpython or the executable */
 	const struct vt_python_layout *layout; /* private */

@@ -194,7 +194,8 @@ static const struct {
 	const char *syscall;
 	const char *waits; /* pattern */
 } kinds[] = {
-	{ "t-holder", hold, "pause", "pause", "waits for a signal" },
+	/* Kernels for aarch64 have the newer calls only. */
+	{ "t-holder", hold, "pause", "p*", "waits for a signal" },
 	{ "t-mutex", wait_mutex, "pthread_mutex_lock", "futex",
 	  "waits for a lock held by * (t-holder)" },
 	{ "t-own", wait_own, "pthread_mutex_lock", "futex",
@@ -204,12 +205,12 @@ static const struct {
 	{ "t-sem", wait_semaphore, "sem_wait", "futex", "waits for a semaphore" },
 	{ "t-join", wait_join, "pthread_join", "futex",
 	  "waits for the end of thread * (t-holder)" },
-	{ "t-poll", wait_poll, "poll", "poll",
+	{ "t-poll", wait_poll, "poll", "*poll",
 	  "waits in poll on 3 descriptors (a pipe, a socket), for at most 10 min" },
 	{ "t-read", wait_read, "read", "read", "waits in read on descriptor *, a pipe" },
 	{ "t-recv", wait_recv, "recv", "recvfrom",
 	  "waits in recvfrom on descriptor *, a Unix socket" },
-	{ "t-epoll", wait_epoll, "epoll_wait", "epoll_wait",
+	{ "t-epoll", wait_epoll, "epoll_wait", "epoll_*wait",
 	  "waits in epoll on 2 descriptors (*)" },
 	/* glibc passes select() on as pselect6 */
 	{ "t-select", wait_select, "select", "*select*",
@@ -218,7 +219,7 @@ static const struct {
 	{ "t-until", wait_until, "clock_nanosleep", "clock_nanosleep",
 	  "in clock_nanosleep, 27 h to go" },
 	{ "t-child", wait_child, "wait4", "wait4", "waits for the end of child process *" },
-	{ "t-signal", wait_signal, "pause", "pause", "waits for a signal" },
+	{ "t-signal", wait_signal, "pause", "p*", "waits for a signal" },
 	{ "t-run", run, "run", NULL, "running on CPU *" },
 };
 

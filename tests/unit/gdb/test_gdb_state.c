@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "gdb/state.h"
+#include "target/arch/x86_64/regs.h"
 
 #define FORMAT "vramtap-gdb 2\n"
 #define REGISTERS "1 2 3 4 5 6 7 8 9 a b c d e f 10 11 12"
@@ -84,8 +85,8 @@ static void a_process(void **state)
 	assert_int_equal(gdb.held.threads.n, 1);
 	for (unsigned int i = 0; i < VT_N_REGS; i++)
 		assert_int_equal(gdb.held.threads.data[0].regs.r[i], i + 1);
-	assert_int_equal(gdb.held.threads.data[0].regs.fs_base, 0x12);
-	assert_int_equal(gdb.held.threads.data[0].regs.orig_rax, -1);
+	assert_int_equal(gdb.held.threads.data[0].regs.thread_pointer, 0x12);
+	assert_int_equal(gdb.held.threads.data[0].regs.syscall_nr, -1);
 	assert_int_equal(gdb.held.threads.data[0].signal, 19);
 	assert_int_equal(gdb.passed, 0);
 }

@@ -38,7 +38,7 @@ tests_unit_helper_test_launches_LDFLAGS = -pthread
 
 # Likewise, words of libraries and the entries.
 unit_tests += tests/unit/helper/test_recorder_got
-tests_unit_helper_test_recorder_got_SOURCES = tests/unit/helper/test_recorder_got.c helper/recorder/got.c helper/recorder/driver_entry.S
+tests_unit_helper_test_recorder_got_SOURCES = tests/unit/helper/test_recorder_got.c helper/recorder/got.c helper/recorder/arch/$(VT_ARCH)/driver_entry.S
 tests_unit_helper_test_recorder_got_CPPFLAGS = $(recorder_cppflags) $(CMOCKA_CFLAGS)
 tests_unit_helper_test_recorder_got_LDADD = $(CMOCKA_LIBS)
 

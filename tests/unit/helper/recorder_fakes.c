@@ -42,8 +42,8 @@ enum vt_rec_again vt_rec_python_again(struct vt_rec_memo *memo)
 		return VT_REC_UNKNOWN;
 	memo->python.first = fake_stack.n;
 	for (uint16_t i = 0; i < fake_stack.n; i++) {
-		same = same && memo->python.frames[i].code == fake_stack.words[i];
-		memo->python.frames[i].code = fake_stack.words[i];
+		same = same && memo->python_frames[i].code == fake_stack.words[i];
+		memo->python_frames[i].code = fake_stack.words[i];
 	}
 	return same ? VT_REC_SAME : VT_REC_CHANGED;
 }
@@ -52,7 +52,7 @@ void vt_rec_python_recall(const struct vt_rec_memo *memo, struct vt_rec_frames *
 {
 	frames->n_python = frames->n_words_python = (uint16_t)memo->python.first;
 	for (uint16_t i = 0; i < frames->n_python; i++)
-		frames->words[i] = memo->python.frames[i].code;
+		frames->words[i] = memo->python_frames[i].code;
 	for (uint16_t i = 0; i < frames->n_python; i++)
 		frames->hash += vt_rec_word_hash(frames->words[i], i);
 	if (!frames->n_python)

@@ -480,33 +480,92 @@ static void test_bound(void **state)
 	fake_stack.n = 0;
 }
 
-/* Whether a memo is made when the recorder may have so much memory more, besides the reserve. */
-static bool has_memo(uint64_t more)
+/* The recorder may have so much memory more, besides the reserve. */
+static void on_with_memory(uint64_t more)
 {
-	struct vt_rec_visit visit;
 	uint64_t most;
-	bool has;
 
 	on(fake_config());
 	most = vt_recorder.memory + more;
 	for (vt_recorder.max_memory = most;
 	     vt_recorder.max_memory - vt_recorder.max_memory / 8 < most;)
 		vt_recorder.max_memory++;
-	assert_true(vt_rec_visit_begin(&visit));
-	has = vt_rec_memo_of(&visit);
-	vt_rec_visit_end(&visit);
-	off();
-	return has;
 }
 
-/* What is left for stacks is not there for memos either. */
+/* How many different memos the first n choices lead to. */
+static size_t count_memos(unsigned int n)
+{
+	struct vt_rec_memo *seen[VT_REC_MEMO_CHOICES];
+	struct vt_rec_visit visit;
+	struct vt_rec_memos *memos;
+	size_t count = 0;
+
+	assert_true(vt_rec_visit_begin(&visit));
+	memos = vt_rec_memos_of(&visit);
+	for (unsigned int i = 0; memos && i < n; i++) {
+		struct vt_rec_memo *memo = vt_rec_memo_for(memos, 8 * i);
+		size_t j = 0;
+
+		while (memo && j < count && seen[j] != memo)
+			j++;
+		if (memo && j == count)
+			seen[count++] = memo;
+		/* The same stack and the same stack pointer lead to it again, either way. */
+		memos->last = NULL;
+		assert_ptr_equal(vt_rec_memo_for(memos, 8 * i), memo);
+		memos->last = memo;
+	}
+	vt_rec_visit_end(&visit);
+	return count;
+}
+
+static size_t memos_with(uint64_t more, unsigned int n)
+{
+	size_t count;
+
+	on_with_memory(more);
+	count = count_memos(n);
+	assert_true(vt_recorder.memory <= vt_recorder.max_memory - vt_recorder.max_memory / 8);
+	off();
+	return count;
+}
+
+#define PAGES(size) (((size) + 4095) / 4096 * 4096)
+
+/* What is left for stacks is not there for memos either; and they have only a share of the rest. */
 static void test_bound_of_memos(void **state)
 {
-	const uint64_t size = (sizeof(struct vt_rec_memo) + 4095) / 4096 * 4096;
+	const uint64_t size = PAGES(sizeof(struct vt_rec_memos)),
+		       chunk = PAGES(VT_REC_MEMO_CHUNK * sizeof(struct vt_rec_memo));
 
 	(void)state;
-	assert_true(has_memo(size));
-	assert_false(has_memo(size - 8));
+	assert_int_equal(memos_with(size - 8, 1), 0);
+	assert_int_equal(memos_with(size, 1), 0);
+	assert_int_equal(memos_with(size + chunk - 8, 1), 0);
+	/* A lane's first ones; others only where these are a smaller share. */
+	assert_int_equal(memos_with(8 * chunk, 1), 1);
+	assert_int_equal(memos_with(8 * chunk, 1000), VT_REC_MEMO_CHUNK);
+	assert_in_range(memos_with(64 * chunk, 1000), VT_REC_MEMO_CHUNK + 1, 4 * VT_REC_MEMO_CHUNK);
+	assert_int_equal(memos_with(1024 * chunk, VT_REC_MEMO_CHOICES), VT_REC_MEMOS);
+}
+
+/* A child has none of the memory of memos; and gives none back. */
+static void test_memos_in_a_child(void **state)
+{
+	pid_t pid;
+	int status;
+
+	(void)state;
+	on(fake_config());
+	assert_true(count_memos(100) > 2 * VT_REC_MEMO_CHUNK);
+	pid = fork();
+	assert_return_code(pid, errno);
+	if (!pid)
+		_exit(vt_recorder_control(VT_RECORD_OFF, NULL) != VT_RECORDER_OK ||
+		      vt_recorder.memory);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	off();
 }
 
 /* A record that was decided on before the rate was raised. */
@@ -1313,6 +1372,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_sampling, after),
 		cmocka_unit_test_teardown(test_bound, after),
 		cmocka_unit_test_teardown(test_bound_of_memos, after),
+		cmocka_unit_test_teardown(test_memos_in_a_child, after),
 		cmocka_unit_test_teardown(test_rate_that_is_raised_meanwhile, after),
 		cmocka_unit_test_teardown(test_bound_extremes, after),
 		cmocka_unit_test_teardown(test_stacks, after),

@@ -24,7 +24,7 @@
 #include "inject/refuse.h"
 #include "inject/stub/stub.h"
 #include "inject/symbols.h"
-#include "inject/xstate.h"
+#include "inject/arch/xstate.h"
 
 /* This process as a target. */
 struct self {
@@ -94,19 +94,10 @@ static uint64_t ptr(const void *p)
 static void only_harmless_calls_qualify(void **state)
 {
 	uint64_t mask = 0, pair[2] = { 0, 8 }, with_mask[2] = { ptr(&mask), 8 };
-	static const long never[] = { SYS_write,
-				      SYS_sendto,
-				      SYS_rt_sigsuspend,
-				      SYS_semop,
-				      SYS_io_getevents,
-				      SYS_mmap,
-				      SYS_ioctl,
-				      SYS_vfork,
-				      SYS_clone,
-				      SYS_execve,
-				      SYS_exit,
-				      SYS_rt_sigtimedwait,
-				      -1,
+	static const long never[] = { SYS_write, SYS_sendto,          SYS_rt_sigsuspend,
+				      SYS_semop, SYS_io_getevents,    SYS_mmap,
+				      SYS_ioctl, SYS_clone,           SYS_execve,
+				      SYS_exit,  SYS_rt_sigtimedwait, -1,
 				      100000 };
 	int fds[2], sockets[2];
 
@@ -124,14 +115,18 @@ static void only_harmless_calls_qualify(void **state)
 			 VT_EXPOSURE_NEVER);
 	assert_int_equal(exposure(SYS_futex, 0, FUTEX_WAIT_REQUEUE_PI, 0, 0, 0, 0),
 			 VT_EXPOSURE_NEVER);
+#ifdef SYS_poll
 	assert_true(exposure(SYS_poll, 0, 0, 0, 0, 0, 0) <= VT_EXPOSURE_QUIET);
+	assert_int_equal(exposure(SYS_vfork, 0, 0, 0, 0, 0, 0), VT_EXPOSURE_NEVER);
+	assert_int_equal(exposure(SYS_epoll_wait, 0, 0, 0, 0, 0, 0), VT_EXPOSURE_VISIBLE);
+#endif
 	assert_true(exposure(SYS_ppoll, 0, 0, 0, 0, 0, 0) <= VT_EXPOSURE_QUIET);
 	assert_int_equal(exposure(SYS_ppoll, 0, 0, 0, ptr(&mask), 0, 0), VT_EXPOSURE_NEVER);
 	assert_true(exposure(SYS_pselect6, 0, 0, 0, 0, 0, ptr(pair)) <= VT_EXPOSURE_QUIET);
 	assert_int_equal(exposure(SYS_pselect6, 0, 0, 0, 0, 0, ptr(with_mask)), VT_EXPOSURE_NEVER);
 	assert_int_equal(exposure(SYS_pselect6, 0, 0, 0, 0, 0, 8), VT_EXPOSURE_NEVER);
 	assert_int_equal(exposure(SYS_epoll_pwait, 0, 0, 0, 0, ptr(&mask), 0), VT_EXPOSURE_NEVER);
-	assert_int_equal(exposure(SYS_epoll_wait, 0, 0, 0, 0, 0, 0), VT_EXPOSURE_VISIBLE);
+	assert_int_equal(exposure(SYS_epoll_pwait, 0, 0, 0, 0, 0, 0), VT_EXPOSURE_VISIBLE);
 	assert_int_equal(exposure(SYS_recvfrom, 0, 0, 0, MSG_WAITALL, 0, 0), VT_EXPOSURE_NEVER);
 	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
 		assert_int_equal(exposure(never[i], 0, 0, 0, 0, 0, 0), VT_EXPOSURE_NEVER);
@@ -149,7 +144,12 @@ static void only_harmless_calls_qualify(void **state)
 
 /* Stacks */
 
-/* To where handlers return: the address of glibc's __restore_rt, which the kernel tells. */
+/* A signal's frame: the address that its handler returns to, and words of a whole one. */
+#ifdef __x86_64__
+#define WHOLE_AT 24
+#define WHOLE UINT64_C(0x002b000000000033) /* the saved code segment */
+
+/* glibc's __restore_rt, which the kernel tells. */
 static uint64_t signal_return(void)
 {
 	struct {
@@ -161,6 +161,27 @@ static uint64_t signal_return(void)
 	signal(SIGUSR2, SIG_DFL);
 	return action.restorer;
 }
+#else
+#define WHOLE_AT 90
+#define WHOLE UINT64_C(0x0000021046508001) /* the vectors' record */
+
+static uint64_t return_address;
+
+static void note_return(int sig)
+{
+	(void)sig;
+	return_address = (uint64_t)(uintptr_t)__builtin_return_address(0);
+}
+
+/* In the vDSO. */
+static uint64_t signal_return(void)
+{
+	signal(SIGUSR2, note_return);
+	raise(SIGUSR2);
+	signal(SIGUSR2, SIG_DFL);
+	return return_address;
+}
+#endif
 
 #define WORDS 2048
 
@@ -180,21 +201,28 @@ static void stacks_are_judged(void **state)
 	/* malloc() on the stack: left over, since it does not wait in any of these calls ... */
 	stack[200] = in_malloc;
 	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), 1, VT_EXPOSURE_QUIET);
-	/*
-	 * ... unless a signal handler runs, whatever it interrupted; the saved code segment shows
-	 * that its frame is whole.
-	 */
+	/* ... unless a signal handler runs, whatever it interrupted. Its frame is whole then. */
 	stack[150] = handler_frame;
 	assert_in_range(vt_stack_exposure(self.live, &symbols, ptr(stack)), 1, VT_EXPOSURE_QUIET);
-	stack[150 + 24] = UINT64_C(0x002b000000000033);
+	stack[150 + WHOLE_AT] = WHOLE;
 	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
 	stack[200] = 0;
 	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
 	stack[150] = 0;
 	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), 0);
+#ifdef __x86_64__
 	stack[1020] = handler_frame;
 	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
 	stack[1020] = 0;
+#else
+	/* The frame is found by the frame record in front of the address. */
+	stack[1020] = handler_frame;
+	stack[1019] = ptr(&stack[1500]);
+	assert_true(vt_stack_exposure(self.live, &symbols, ptr(stack)) < VT_EXPOSURE_NEVER);
+	stack[1500 + (592 - 4688) / 8] = WHOLE;
+	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
+	memset(stack + 900, 0, sizeof(stack) - 900 * sizeof(stack[0]));
+#endif
 	/* Whoever waits in setgid() has the lock of the stacks. */
 	stack[40] = vt_modules_symbol(&self.modules, "libc.so.6", "setgid") + 40;
 	assert_int_equal(vt_stack_exposure(self.live, &symbols, ptr(stack)), VT_EXPOSURE_NEVER);
@@ -360,9 +388,12 @@ static void extended_state_has_a_size(void **state)
 
 	(void)state;
 	assert_ok(vt_xstate_describe(&mask, &size));
+	assert_true(size <= VT_XSAVE_MAX);
+#ifdef __x86_64__
 	assert_int_equal(mask & 3, 3);
 	assert_int_equal(mask & (UINT64_C(1) << 9 | UINT64_C(3) << 17), 0);
-	assert_true(size >= 576 && size <= VT_XSAVE_MAX);
+	assert_true(size >= 576);
+#endif
 }
 
 /* Refusals */

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "inject/seccomp.h"
+#include "vramtap/arch.h"
 
 #define N(filter) (sizeof(filter) / sizeof((filter)[0]))
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
@@ -28,7 +29,7 @@
 
 static struct seccomp_data call(int nr, uint64_t arg0)
 {
-	return (struct seccomp_data){ .nr = nr, .arch = AUDIT_ARCH_X86_64, .args = { arg0 } };
+	return (struct seccomp_data){ .nr = nr, .arch = VT_ARCH_AUDIT, .args = { arg0 } };
 }
 
 /* Everything but the listed calls is allowed. */
@@ -140,13 +141,13 @@ static void other_architectures_are_not_ours(void **state)
 {
 	const struct sock_filter filter[] = {
 		LOAD(arch),
-		IF_EQUAL(AUDIT_ARCH_X86_64, 1, 0),
+		IF_EQUAL(VT_ARCH_AUDIT, 1, 0),
 		RET(SECCOMP_RET_KILL_PROCESS),
 		RET(SECCOMP_RET_ALLOW),
 	};
 	const struct sock_filter reversed[] = {
 		LOAD(arch),
-		IF_EQUAL(AUDIT_ARCH_X86_64, 0, 1),
+		IF_EQUAL(VT_ARCH_AUDIT, 0, 1),
 		RET(SECCOMP_RET_KILL_PROCESS),
 		RET(SECCOMP_RET_ALLOW),
 	};

@@ -389,24 +389,36 @@ static void numbers_that_are_no_process(void **state)
 	}
 }
 
+#ifdef __aarch64__
+/* ppoll(NULL, 0, NULL, NULL): mov x0 to x3, #0; mov x8, #73; svc #0; b */
+#define SLEEPS_IN SYS_ppoll
+#define MACHINE EM_AARCH64
+static const uint32_t code[] = { 0xd2800000, 0xd2800001, 0xd2800002, 0xd2800003,
+				 0xd2800928, 0xd4000001, 0x17fffffa };
+#else
+/* pause(): mov $34, %eax; syscall; jmp */
+#define SLEEPS_IN SYS_pause
+#define MACHINE EM_X86_64
+static const uint8_t code[] = { 0xb8, 0x22, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7 };
+#endif
+
 /*
- * Executables of a few bytes: "mov $34, %eax; syscall" (pause) in a loop. With or without an
- * interpreter, which is such a program itself.
+ * Executables of a few bytes, which sleep. With or without an interpreter, which is such a program
+ * itself.
  */
 static void write_program(const char *path, const char *interpreter)
 {
-	static const uint8_t code[] = { 0xb8, 0x22, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7 };
 	const uint64_t base = interpreter ? 0x10000000 : 0x20000000;
 	struct {
 		Elf64_Ehdr ehdr;
 		Elf64_Phdr phdrs[2];
 		char interpreter[128];
-		uint8_t code[sizeof(code)];
+		uint8_t code[sizeof(code)] __attribute__((aligned(4)));
 	} image = {
 		.ehdr = {
 			.e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1 },
 			.e_type = ET_EXEC,
-			.e_machine = EM_X86_64,
+			.e_machine = MACHINE,
 			.e_version = 1,
 			.e_phoff = sizeof(Elf64_Ehdr),
 			.e_ehsize = sizeof(Elf64_Ehdr),
@@ -451,7 +463,7 @@ static pid_t start_program(const char *path)
 		struct vt_thread_info info;
 
 		if (!vt_thread_info_read(&info, pid, pid) && info.in_syscall &&
-		    info.syscall_nr == SYS_pause)
+		    info.syscall_nr == SLEEPS_IN)
 			return pid;
 		usleep(1000);
 	}

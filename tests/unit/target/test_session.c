@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -248,7 +249,7 @@ static void *in_sigtimedwait(void *arg)
 
 static void *in_poll(void *arg)
 {
-	LOOP(arg, check(syscall(SYS_poll, NULL, 0, 2), 0));
+	LOOP(arg, check(poll(NULL, 0, 2), 0));
 }
 
 static void *spinning(void *arg)
@@ -471,15 +472,15 @@ static void all_threads_stop(void **state)
 	assert_int_equal(session.threads.data[0].tid, pid);
 	for (size_t i = 0; i < session.threads.n; i++) {
 		const struct vt_session_thread *thread = &session.threads.data[i];
-		const struct vt_map_entry *code = vt_maps_find(&maps, thread->regs.r[VT_REG_RIP]);
-		const struct vt_map_entry *stack = vt_maps_find(&maps, thread->regs.r[VT_REG_RSP]);
+		const struct vt_map_entry *code = vt_maps_find(&maps, vt_regs_pc(&thread->regs));
+		const struct vt_map_entry *stack = vt_maps_find(&maps, vt_regs_sp(&thread->regs));
 
 		assert_int_equal(state_of(pid, thread->tid), 't');
 		assert_non_null(code);
 		assert_true(code->flags & VT_MAP_EXEC);
 		assert_non_null(stack);
 		assert_true(stack->flags & VT_MAP_WRITE);
-		assert_true(thread->regs.fs_base != 0);
+		assert_true(thread->regs.thread_pointer != 0);
 		assert_false(thread->was_group_stopped);
 		if (i > 0)
 			assert_true(i < 2 || session.threads.data[i - 1].tid < thread->tid);

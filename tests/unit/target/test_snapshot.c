@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "target/snapshot.h"
+#include "target/arch/native.h"
 
 #define N_THREADS 6
 #define ARRAY 20000 /* bytes that each thread keeps on its stack */
@@ -186,9 +187,9 @@ static void stacks_are_as_they_were(void **state)
 		uint8_t code[16];
 
 		/* The red zone is there, code comes from the process, and nothing from nowhere. */
-		assert_non_null(vt_mem_direct(src, regs->r[VT_REG_RSP] - 128, 128));
-		assert_null(vt_mem_direct(src, regs->r[VT_REG_RIP], 1));
-		assert_int_equal(vt_mem_read(src, regs->r[VT_REG_RIP], code, sizeof(code)), 0);
+		assert_non_null(vt_mem_direct(src, vt_regs_sp(regs) - 128, 128));
+		assert_null(vt_mem_direct(src, vt_regs_pc(regs), 1));
+		assert_int_equal(vt_mem_read(src, vt_regs_pc(regs), code, sizeof(code)), 0);
 	}
 	assert_int_equal(vt_mem_read(src, 8, &(uint8_t){ 0 }, 1), -EFAULT);
 	assert_int_equal(src->fault_addr, 8);
@@ -267,12 +268,12 @@ static void hostile_stack_pointers(void **state)
 
 		assert_non_null(thread);
 		*thread = (struct vt_session_thread){ .stopped = true };
-		thread->regs.r[VT_REG_RSP] = pointers[i];
+		thread->regs.r[VT_NATIVE->abi.sp] = pointers[i];
 		/* And a good one between them, twice. */
 		thread = vt_vec_append(&fake.threads);
 		assert_non_null(thread);
 		*thread = (struct vt_session_thread){ .stopped = true };
-		thread->regs.r[VT_REG_RSP] = atomic_load(&shared->array[1]);
+		thread->regs.r[VT_NATIVE->abi.sp] = atomic_load(&shared->array[1]);
 	}
 	for (size_t i = 0; i < taken.maps.entries.n; i++)
 		if (taken.maps.entries.data[i].start <= pointers[8] &&
@@ -306,7 +307,7 @@ static void overlapping_stacks(void **state)
 
 		assert_non_null(thread);
 		*thread = (struct vt_session_thread){ .stopped = true };
-		thread->regs.r[VT_REG_RSP] = atomic_load(&shared->array[0]) + offsets[i];
+		thread->regs.r[VT_NATIVE->abi.sp] = atomic_load(&shared->array[0]) + offsets[i];
 	}
 	succeed(vt_snapshot_create(taken.live, &limits, 0, &snapshot));
 	succeed(vt_snapshot_take(snapshot, &fake, &taken.maps));

@@ -796,7 +796,7 @@ static void sees_who_went_on_already(void **state)
 		long syscall;
 		int want;
 	} rows[] = {
-		{ 'D', 'S', true, SYS_poll, 1 },
+		{ 'D', 'S', true, SYS_ppoll, 1 },
 		{ 'D', 'S', true, SYS_nanosleep, 1 },
 		{ 'D', 'R', false, -1, 1 },
 		{ 'S', 'R', false, -1, 1 },

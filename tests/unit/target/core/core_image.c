@@ -3,9 +3,9 @@
 
 #include <elf.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/procfs.h>
-#include <sys/user.h>
 
 #define PAGE 4096u
 #define NOTES_MAX 4096
@@ -26,29 +26,71 @@ static const struct part parts[] = {
 
 #define N_PARTS (sizeof(parts) / sizeof(parts[0]))
 
-static size_t add_note(uint8_t *at, uint32_t type, const void *contents, size_t size)
+static size_t add_note_of(uint8_t *at, const char *owner, uint32_t type, const void *contents,
+			  size_t size)
 {
-	Elf64_Nhdr header = { .n_namesz = 5, .n_descsz = (uint32_t)size, .n_type = type };
+	Elf64_Nhdr header = { .n_namesz = (uint32_t)strlen(owner) + 1,
+			      .n_descsz = (uint32_t)size,
+			      .n_type = type };
 
 	memcpy(at, &header, sizeof(header));
-	memcpy(at + sizeof(header), "CORE\0\0\0", 8);
+	strncpy((char *)at + sizeof(header), owner, 8);
 	memcpy(at + sizeof(header) + 8, contents, size);
 	return sizeof(header) + 8 + ((size + 3) & ~(size_t)3);
 }
 
-static size_t add_thread(uint8_t *at, int n)
+static size_t add_note(uint8_t *at, uint32_t type, const void *contents, size_t size)
 {
-	struct elf_prstatus status = { .pr_cursig = SIGSEGV, .pr_pid = CORE_IMAGE_PID + n };
-	struct user_regs_struct regs = {
-		.rip = CORE_IMAGE_LIB + PAGE + 16,
-		.rsp = CORE_IMAGE_STACK + 256u * (unsigned int)n,
-		.rax = 17,
-		.orig_rax = (uint64_t)-1,
-		.fs_base = CORE_IMAGE_STACK + PAGE,
+	return add_note_of(at, "CORE", type, contents, size);
+}
+
+/* struct elf_prstatus of this many registers. */
+static size_t add_status(uint8_t *at, int n, const uint64_t *regs, size_t n_regs)
+{
+	struct elf_prstatus head = { .pr_cursig = SIGSEGV, .pr_pid = CORE_IMAGE_PID + n };
+	uint8_t status[512] = { 0 };
+	size_t begin = offsetof(struct elf_prstatus, pr_reg);
+
+	memcpy(status, &head, begin);
+	memcpy(status + begin, regs, n_regs * sizeof(*regs));
+	return add_note(at, NT_PRSTATUS, status, begin + n_regs * sizeof(*regs) + 8);
+}
+
+/* struct user_regs_struct */
+static size_t add_x86_64(uint8_t *at, int n)
+{
+	uint64_t regs[27] = {
+		[10] = 17,
+		[15] = UINT64_MAX,
+		[16] = CORE_IMAGE_LIB + PAGE + 16,
+		[19] = CORE_IMAGE_STACK + 256u * (unsigned int)n,
+		[21] = CORE_IMAGE_STACK + PAGE,
 	};
 
-	memcpy(status.pr_reg, &regs, sizeof(regs));
-	return add_note(at, NT_PRSTATUS, &status, sizeof(status));
+	return add_status(at, n, regs, 27);
+}
+
+/* struct user_pt_regs: x0 to x30, sp, pc, pstate; the rest is in notes of its own */
+static size_t add_aarch64(uint8_t *at, int n)
+{
+	uint64_t regs[34] = {
+		[0] = 17,
+		[31] = CORE_IMAGE_STACK + 256u * (unsigned int)n,
+		[32] = CORE_IMAGE_LIB + PAGE + 16,
+	};
+	uint64_t tls[2] = { CORE_IMAGE_STACK + PAGE, 0 };
+	uint64_t pac[2] = { CORE_IMAGE_PAC, CORE_IMAGE_PAC };
+	int32_t call = 98;
+	size_t size = add_status(at, n, regs, 34);
+
+	size += add_note_of(at + size, "LINUX", 0x401, tls, sizeof(tls));
+	size += add_note_of(at + size, "LINUX", 0x404, &call, sizeof(call));
+	return size + add_note_of(at + size, "LINUX", 0x406, pac, sizeof(pac));
+}
+
+static size_t add_thread(uint8_t *at, uint16_t machine, int n)
+{
+	return machine == EM_AARCH64 ? add_aarch64(at, n) : add_x86_64(at, n);
 }
 
 static size_t add_mappings(uint8_t *at)
@@ -69,7 +111,7 @@ static size_t add_mappings(uint8_t *at)
 	return add_note(at, NT_FILE, data, n);
 }
 
-static size_t make_notes(uint8_t *at)
+static size_t make_notes(uint8_t *at, uint16_t machine)
 {
 	struct elf_prpsinfo process = { .pr_pid = CORE_IMAGE_PID,
 					.pr_uid = 1000,
@@ -82,18 +124,19 @@ static size_t make_notes(uint8_t *at)
 	size_t n = 0;
 
 	info.si_addr = (void *)0x10;
-	n += add_thread(at + n, 0);
+	n += add_thread(at + n, machine, 0);
 	n += add_note(at + n, NT_PRPSINFO, &process, sizeof(process));
 	n += add_note(at + n, NT_SIGINFO, &info, sizeof(info));
 	n += add_note(at + n, NT_AUXV, auxv, sizeof(auxv));
 	n += add_mappings(at + n);
-	n += add_thread(at + n, 1);
+	n += add_thread(at + n, machine, 1);
 	return n;
 }
 
 /* The first page of libfoo.so. */
-static void make_library(uint8_t *at)
+static void make_library(uint8_t *at, const struct core_image_options *options)
 {
+	unsigned int code = options->coarse ? 2 * PAGE + 64 : PAGE;
 	static const struct {
 		Elf64_Nhdr header;
 		char name[4];
@@ -103,10 +146,10 @@ static void make_library(uint8_t *at)
 		{ .p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = PAGE, .p_memsz = PAGE },
 		{ .p_type = PT_LOAD,
 		  .p_flags = PF_R | PF_X,
-		  .p_offset = PAGE,
-		  .p_vaddr = PAGE,
-		  .p_filesz = 2 * PAGE,
-		  .p_memsz = 2 * PAGE },
+		  .p_offset = code,
+		  .p_vaddr = code,
+		  .p_filesz = 3 * PAGE - code,
+		  .p_memsz = 3 * PAGE - code },
 		{ .p_type = PT_LOAD,
 		  .p_flags = PF_R,
 		  .p_offset = 3 * PAGE,
@@ -130,7 +173,7 @@ static void make_library(uint8_t *at)
 		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
 			     EV_CURRENT },
 		.e_type = ET_DYN,
-		.e_machine = EM_X86_64,
+		.e_machine = options->machine ? options->machine : EM_X86_64,
 		.e_version = EV_CURRENT,
 		.e_phoff = sizeof(ehdr),
 		.e_ehsize = sizeof(ehdr),
@@ -147,7 +190,8 @@ static void make_library(uint8_t *at)
 size_t core_image_make(const struct core_image_options *options, uint8_t *data, size_t max)
 {
 	uint8_t notes[NOTES_MAX];
-	size_t n_notes = make_notes(notes), n_parts = 0;
+	uint16_t machine = options->machine ? options->machine : EM_X86_64;
+	size_t n_notes = make_notes(notes, machine), n_parts = 0;
 	bool extended;
 	Elf64_Phdr phdr = { .p_type = PT_NOTE, .p_filesz = n_notes };
 	Elf64_Shdr section = { .sh_type = SHT_NULL };
@@ -155,7 +199,7 @@ size_t core_image_make(const struct core_image_options *options, uint8_t *data, 
 		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
 			     EV_CURRENT },
 		.e_type = ET_CORE,
-		.e_machine = EM_X86_64,
+		.e_machine = machine,
 		.e_version = EV_CURRENT,
 		.e_ehsize = sizeof(ehdr),
 		.e_phentsize = sizeof(phdr),
@@ -204,7 +248,7 @@ size_t core_image_make(const struct core_image_options *options, uint8_t *data, 
 		for (size_t k = 0; k < part->filled; k++)
 			data[at + k] = (uint8_t)((part->start + k) >> 4);
 		if (i == 0)
-			make_library(data + at);
+			make_library(data + at, options);
 		at += part->filled;
 	}
 	for (unsigned int i = 0; i < options->segments; i++) {

@@ -15,9 +15,19 @@
 #define CORE_IMAGE_PATH "/nowhere/libfoo.so"
 
 struct core_image_options {
+	uint16_t machine; /* e_machine, 0: EM_X86_64; its threads have the registers below */
+	/* the code begins in the second page of its mapping, as where pages are larger */
+	bool coarse;
 	bool like_gdb;         /* no segments of what was not dumped, notes at the end */
 	unsigned int segments; /* more of these: empty ones; from 65535 segments on with PN_XNUM */
 };
+
+/*
+ * Of thread n: in libfoo.so's code, the stack pointer 256 * n above CORE_IMAGE_STACK, the thread
+ * pointer a page above it, 17 in the register of results. On aarch64 it is also in system call 98,
+ * and return addresses may be signed in the bits of CORE_IMAGE_PAC.
+ */
+#define CORE_IMAGE_PAC UINT64_C(0x007f000000000000)
 
 /* A core; returns its length, 0 when it needs more than max bytes. */
 size_t core_image_make(const struct core_image_options *options, uint8_t *data, size_t max);

@@ -56,6 +56,23 @@ static void check_refused(const uint8_t *data, size_t n, enum vt_error_code code
 	vt_error_destroy(err);
 }
 
+static void check_registers(const struct vt_regs *regs)
+{
+	assert_int_equal(vt_regs_sp(regs), CORE_IMAGE_STACK + 256);
+	assert_int_equal(vt_regs_pc(regs), CORE_IMAGE_LIB + PAGE + 16);
+	assert_int_equal(regs->r[regs->arch->syscall_result], 17);
+	assert_int_equal(regs->thread_pointer, CORE_IMAGE_STACK + PAGE);
+	assert_int_equal(regs->unknown, 0);
+	if (regs->arch == &vt_arch_x86_64) {
+		assert_int_equal(regs->syscall_nr, -1);
+		assert_int_equal(regs->pac, 0);
+	} else {
+		assert_ptr_equal(regs->arch, &vt_arch_aarch64);
+		assert_int_equal(regs->syscall_nr, 98);
+		assert_int_equal(regs->pac, CORE_IMAGE_PAC);
+	}
+}
+
 static void check_whole(struct vt_core *core)
 {
 	assert_int_equal(core->threads.n, 2);
@@ -65,10 +82,7 @@ static void check_whole(struct vt_core *core)
 	assert_true(core->threads.data[0].have_info);
 	assert_false(core->threads.data[1].have_info);
 	assert_int_equal(core->threads.data[0].info_address, 0x10);
-	assert_int_equal(core->threads.data[1].regs.r[VT_REG_RSP], CORE_IMAGE_STACK + 256);
-	assert_int_equal(core->threads.data[1].regs.r[VT_REG_RAX], 17);
-	assert_int_equal(core->threads.data[1].regs.fs_base, CORE_IMAGE_STACK + PAGE);
-	assert_int_equal(core->threads.data[1].regs.orig_rax, -1);
+	check_registers(&core->threads.data[1].regs);
 	assert_int_equal(core->pid, CORE_IMAGE_PID);
 	assert_int_equal(core->uid, 1000);
 	assert_string_equal(core->name, "train");
@@ -156,6 +170,35 @@ static void test_of_gdb(void **state)
 	vt_core_close(core);
 }
 
+/* Any build reads it. */
+static void test_of_aarch64(void **state)
+{
+	(void)state;
+	for (int like_gdb = 0; like_gdb < 2; like_gdb++) {
+		struct vt_core *core = open_image(core_image_make(
+			&(struct core_image_options){ .machine = EM_AARCH64, .like_gdb = like_gdb },
+			image, IMAGE_MAX));
+
+		assert_ptr_equal(core->arch, &vt_arch_aarch64);
+		check_whole(core);
+		check_maps(core);
+		check_memory(core);
+		vt_core_close(core);
+	}
+}
+
+/* The kernel that it was written under may have larger pages than ours. */
+static void test_larger_pages(void **state)
+{
+	struct vt_core *core = open_image(
+		core_image_make(&(struct core_image_options){ .coarse = true, .like_gdb = true },
+				image, IMAGE_MAX));
+
+	(void)state;
+	check_maps(core);
+	vt_core_close(core);
+}
+
 static void test_many_segments(void **state)
 {
 	struct vt_core *core = open_image(core_image_make(
@@ -170,20 +213,19 @@ static void test_many_segments(void **state)
 }
 
 /* The build id is known by the memory alone; no file of that name is there. */
-static void test_module_without_file(void **state)
+static void check_module_without_file(const struct core_image_options *options)
 {
-	struct vt_core *core = open_image(core_image_make(
-		&(struct core_image_options){ .like_gdb = true }, image, IMAGE_MAX));
+	struct vt_core *core = open_image(core_image_make(options, image, IMAGE_MAX));
 	struct vt_core_paths paths = { 0 };
 	struct vt_files *files = NULL;
 	struct vt_modules modules = { 0 };
 	struct vt_maps maps = { 0 };
 	struct vt_module *module;
 
-	(void)state;
 	assert_null(vt_core_maps(core, &maps));
 	assert_null(vt_core_files_create(core, &maps, &paths, &files));
 	assert_null(vt_modules_init_files(&modules, files, &maps));
+	modules.arch = core->arch;
 	assert_int_equal(modules.modules.n, 1);
 	module = &modules.modules.data[0];
 	assert_null(vt_module_open(&modules, module));
@@ -195,6 +237,15 @@ static void test_module_without_file(void **state)
 	vt_files_destroy(files);
 	vt_maps_deinit(&maps);
 	vt_core_close(core);
+}
+
+static void test_module_without_file(void **state)
+{
+	(void)state;
+	check_module_without_file(&(struct core_image_options){ .like_gdb = true });
+	check_module_without_file(
+		&(struct core_image_options){ .machine = EM_AARCH64, .like_gdb = true });
+	check_module_without_file(&(struct core_image_options){ .coarse = true, .like_gdb = true });
 }
 
 /*
@@ -289,13 +340,13 @@ static void test_refused(void **state)
 	ehdr.e_machine = 190;
 	memcpy(image, &ehdr, sizeof(ehdr));
 	check_refused(image, n, VT_ERR_FORMAT, "core of a GPU");
-	ehdr.e_machine = EM_AARCH64;
+	ehdr.e_machine = EM_PPC64;
 	memcpy(image, &ehdr, sizeof(ehdr));
-	check_refused(image, n, VT_ERR_FORMAT, "64-bit x86");
+	check_refused(image, n, VT_ERR_FORMAT, "x86-64 or aarch64");
 	ehdr.e_machine = EM_386;
 	ehdr.e_ident[EI_CLASS] = ELFCLASS32;
 	memcpy(image, &ehdr, sizeof(ehdr));
-	check_refused(image, n, VT_ERR_FORMAT, "64-bit x86");
+	check_refused(image, n, VT_ERR_FORMAT, "x86-64 or aarch64");
 	ehdr.e_machine = EM_X86_64;
 	ehdr.e_ident[EI_CLASS] = ELFCLASS64;
 	ehdr.e_type = ET_DYN;
@@ -311,6 +362,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_of_the_kernel), cmocka_unit_test(test_of_gdb),
+		cmocka_unit_test(test_of_aarch64),    cmocka_unit_test(test_larger_pages),
 		cmocka_unit_test(test_many_segments), cmocka_unit_test(test_module_without_file),
 		cmocka_unit_test(test_cut_short),     cmocka_unit_test(test_shrinks),
 		cmocka_unit_test(test_bad_segments),  cmocka_unit_test(test_refused),

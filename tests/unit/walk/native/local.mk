@@ -1,4 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+unit_tests += tests/unit/walk/native/test_aarch64
+tests_unit_walk_native_test_aarch64_SOURCES = tests/unit/walk/native/test_aarch64.c
+tests_unit_walk_native_test_aarch64_CPPFLAGS = $(unit_cppflags)
+tests_unit_walk_native_test_aarch64_LDADD = $(vt_walk) $(unit_libs)
+
 unit_tests += tests/unit/walk/native/test_cfi
 tests_unit_walk_native_test_cfi_SOURCES = tests/unit/walk/native/test_cfi.c
 tests_unit_walk_native_test_cfi_CPPFLAGS = $(unit_cppflags)

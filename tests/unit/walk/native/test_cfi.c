@@ -21,6 +21,8 @@
 #include <cmocka.h>
 
 #include "base/cleanup.h"
+#include "target/arch/native.h"
+#include "target/arch/x86_64/regs.h"
 #include "walk/native/cfi.h"
 
 #define MAX_OPS 64
@@ -117,7 +119,7 @@ static enum truth evaluate(const Dwarf_Op *ops, size_t n, const struct vt_regs *
 			return IS_REGISTER;
 		} else if (atom == DW_OP_bregx) {
 			stack[sp++] = regs->r[ops[i].number] + ops[i].number2;
-		} else if (atom >= DW_OP_breg0 && atom <= DW_OP_breg16) {
+		} else if (atom >= DW_OP_breg0 && atom <= DW_OP_breg31) {
 			stack[sp++] = regs->r[atom - DW_OP_breg0] + ops[i].number;
 		} else if (atom >= DW_OP_lit0 && atom <= DW_OP_lit31) {
 			stack[sp++] = atom - DW_OP_lit0;
@@ -149,15 +151,19 @@ static void check_register(Dwarf_Frame *frame, int reg, const struct vt_regs *be
 	Dwarf_Op mem[3], *ops;
 	size_t n;
 	uint64_t value;
-	bool known = !(after->unknown & (1u << reg));
+	const struct vt_arch_abi *abi = &before->arch->abi;
+	bool known = !(after->unknown & VT_REG_BIT(reg));
 
 	assert_int_equal(dwarf_frame_register(frame, reg, mem, &ops, &n), 0);
 	if (n == 0) {
 		/* 0.188 takes rax for rbx in the defaults of the ABI. */
-		if (reg == VT_REG_RBX || reg == VT_REG_RAX)
+		if (before->arch == &vt_arch_x86_64 && (reg == VT_REG_RBX || reg == VT_REG_RAX))
+			return;
+		/* It is not a column of call frame information: vt_cfi_apply() computes it. */
+		if (reg == abi->pc && abi->link_register)
 			return;
 		if (ops)
-			assert_true(!known || reg == VT_REG_RSP);
+			assert_true(!known || reg == abi->sp);
 		else
 			assert_true(known && after->r[reg] == before->r[reg]);
 		return;
@@ -180,13 +186,13 @@ static void check_row(const struct vt_cfi *cfi, const struct vt_cfi_row *row, Dw
 		      uint64_t addr)
 {
 	struct fake fake = { .src = { .ops = &fake_ops } };
-	struct vt_regs before = { 0 }, after;
+	struct vt_regs before = { .arch = vt_arch_of(cfi->abi->machine) }, after;
 	uint64_t cfa, want = 0;
 	Dwarf_Op *ops;
 	size_t n;
 	bool signal_frame;
 
-	for (int reg = 0; reg < VT_N_REGS; reg++)
+	for (int reg = 0; reg < cfi->abi->n_regs; reg++)
 		before.r[reg] = 0x10000 + addr * 17 + (uint64_t)reg * 4096;
 	after = before;
 	dwarf_frame_info(frame, NULL, NULL, &signal_frame);
@@ -200,13 +206,15 @@ static void check_row(const struct vt_cfi *cfi, const struct vt_cfi_row *row, Dw
 	if (result == VT_CFI_OUTERMOST) {
 		Dwarf_Op mem[3];
 
-		assert_int_equal(dwarf_frame_register(frame, VT_REG_RIP, mem, &ops, &n), 0);
+		assert_int_equal(dwarf_frame_register(frame, cfi->abi->ra, mem, &ops, &n), 0);
 		assert_true(n == 0 && ops);
 		return;
 	}
 	assert_int_equal(result, VT_CFI_STEPPED);
-	for (int reg = 0; reg < VT_N_REGS; reg++)
-		check_register(frame, reg, &before, &after, cfa, &fake.src);
+	for (int reg = 0; reg < cfi->abi->n_regs; reg++)
+		/* libdw has no caller where the return address is in x15 (glibc's rawmemchr()) */
+		if (reg != row->ra || row->ra == cfi->abi->ra)
+			check_register(frame, reg, &before, &after, cfa, &fake.src);
 }
 
 static size_t compare_segment(const struct vt_cfi *cfi, Dwarf_CFI *truth, const Elf64_Phdr *phdr,
@@ -230,7 +238,7 @@ static size_t compare_segment(const struct vt_cfi *cfi, Dwarf_CFI *truth, const 
 	return rows;
 }
 
-static size_t compare_file(const char *path, uint64_t step)
+static size_t compare_file(const char *path, const struct vt_arch *arch, uint64_t step)
 {
 	struct file file;
 	struct vt_cfi cfi;
@@ -245,7 +253,7 @@ static size_t compare_file(const char *path, uint64_t step)
 	Dwarf_CFI *truth = dwarf_getcfi_elf(elf);
 
 	assert_non_null(truth);
-	assert_true(vt_cfi_init(&cfi, file.data, file.size));
+	assert_true(vt_cfi_init(&cfi, &arch->abi, file.data, file.size));
 	memcpy(&ehdr, file.data, sizeof(ehdr));
 	for (unsigned int i = 0; i < ehdr.e_phnum; i++) {
 		Elf64_Phdr phdr;
@@ -269,7 +277,7 @@ static int compare_object(struct dl_phdr_info *info, size_t size, void *opaque)
 						NULL;
 
 	(void)size;
-	if (path && path[0] == '/' && compare_file(path, 29) > 0)
+	if (path && path[0] == '/' && compare_file(path, VT_NATIVE, 29) > 0)
 		++*files;
 	return 0;
 }
@@ -281,6 +289,26 @@ static void test_libdw_agrees(void **state)
 	(void)state;
 	dl_iterate_phdr(compare_object, &files);
 	assert_true(files >= 3);
+}
+
+/* Of the other architecture, where the cross compiler of Debian has brought its libraries. */
+static void test_libdw_agrees_abroad(void **state)
+{
+	static const struct {
+		const struct vt_arch *arch;
+		const char *path;
+	} files[] = {
+		{ &vt_arch_aarch64, "/usr/aarch64-linux-gnu/lib/libc.so.6" },
+		{ &vt_arch_aarch64, "/usr/aarch64-linux-gnu/lib/libstdc++.so.6" },
+		{ &vt_arch_aarch64, "/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1" },
+	};
+	size_t rows = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		rows += compare_file(files[i].path, files[i].arch, 28);
+	if (!rows)
+		skip();
 }
 
 int main(void);
@@ -309,7 +337,7 @@ static void test_search_without_table(void **state)
 
 	(void)state;
 	assert_true(map_file("/proc/self/exe", &file));
-	assert_true(vt_cfi_init(&with, file.data, file.size));
+	assert_true(vt_cfi_init(&with, &vt_arch_x86_64.abi, file.data, file.size));
 	assert_true(with.n_table > 0);
 	without = with;
 	without.n_table = 0;
@@ -356,7 +384,7 @@ static void test_search_without_table(void **state)
 			phdr.p_type = PT_NULL;
 		memcpy(copy + ehdr.e_phoff + i * sizeof(phdr), &phdr, sizeof(phdr));
 	}
-	assert_true(vt_cfi_init(&without, copy, file.size));
+	assert_true(vt_cfi_init(&without, &vt_arch_x86_64.abi, copy, file.size));
 	assert_int_equal(without.n_table, 0);
 	assert_int_equal(without.frames, with.frames);
 	free(copy);
@@ -398,9 +426,9 @@ static int compare_loaded(struct dl_phdr_info *info, size_t size, void *opaque)
 	(void)size;
 	if (path[0] != '/' || !map_file(path, &file))
 		return 0;
-	assert_true(vt_cfi_init(&from_file, file.data, file.size));
-	assert_true(
-		vt_cfi_init_loaded(&loaded, info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr));
+	assert_true(vt_cfi_init(&from_file, &vt_arch_x86_64.abi, file.data, file.size));
+	assert_true(vt_cfi_init_loaded(&loaded, &vt_arch_x86_64.abi, info->dlpi_phdr,
+				       info->dlpi_phnum, info->dlpi_addr));
 	assert_int_equal(loaded.n_table, from_file.n_table);
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const Elf64_Phdr *phdr = &info->dlpi_phdr[i];
@@ -463,7 +491,7 @@ static void look_everywhere(const uint8_t *image, size_t size, int n)
 	struct fake fake = { .src = { .ops = &fake_ops }, .holes = true };
 	struct vt_cfi cfi;
 
-	if (!vt_cfi_init(&cfi, image, size))
+	if (!vt_cfi_init(&cfi, &vt_arch_x86_64.abi, image, size))
 		return;
 	for (int i = 0; i < n; i++) {
 		struct vt_cfi_row row;
@@ -523,7 +551,8 @@ static void test_damaged_loaded(void **state)
 			memcpy(image + phdrs[i].p_vaddr, file.data + phdrs[i].p_offset,
 			       phdrs[i].p_filesz);
 		}
-		assert_true(vt_cfi_init_loaded(&cfi, phdrs, ehdr.e_phnum, (uintptr_t)image));
+		assert_true(vt_cfi_init_loaded(&cfi, &vt_arch_x86_64.abi, phdrs, ehdr.e_phnum,
+					       (uintptr_t)image));
 		if (round % 2)
 			damage(image, (size_t)cfi.table - 12, 12 + (size_t)cfi.n_table * 8, 8,
 			       span);
@@ -533,7 +562,8 @@ static void test_damaged_loaded(void **state)
 
 		uint64_t work = 100000;
 
-		if (!vt_cfi_init_loaded(&cfi, phdrs, ehdr.e_phnum, (uintptr_t)image))
+		if (!vt_cfi_init_loaded(&cfi, &vt_arch_x86_64.abi, phdrs, ehdr.e_phnum,
+					(uintptr_t)image))
 			continue;
 		cfi.work_left = &work;
 		for (int i = 0; i < 100; i++) {
@@ -556,7 +586,7 @@ static void test_damaged(void **state)
 	(void)state;
 	srand(1);
 	assert_true(map_file("/proc/self/exe", &file));
-	assert_true(vt_cfi_init(&cfi, file.data, file.size));
+	assert_true(vt_cfi_init(&cfi, &vt_arch_x86_64.abi, file.data, file.size));
 
 	uint8_t *image = guarded_copy(&file, &base, &len);
 	Elf64_Ehdr ehdr;
@@ -602,8 +632,11 @@ static enum vt_cfi_result run(const uint8_t *expr, size_t n, const struct vt_reg
 			      uint64_t *cfa)
 {
 	struct fake fake = { .src = { .ops = &fake_ops }, .holes = holes };
-	struct vt_cfi cfi = { .image = expr, .size = n, .work_left = allowed_work };
-	struct vt_cfi_row row = { .cfa = { .how = VT_CFI_EXPR, .len = (uint32_t)n } };
+	struct vt_cfi cfi = {
+		.abi = &vt_arch_x86_64.abi, .image = expr, .size = n, .work_left = allowed_work
+	};
+	struct vt_cfi_row row = { .cfa = { .how = VT_CFI_EXPR, .len = (uint32_t)n },
+				  .ra = VT_REG_RIP };
 	struct vt_regs copy = *regs;
 
 	row.regs[VT_REG_RIP].how = VT_CFI_CFA;
@@ -712,10 +745,15 @@ static void test_random_expressions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_libdw_agrees),    cmocka_unit_test(test_search_without_table),
-		cmocka_unit_test(test_loaded),          cmocka_unit_test(test_damaged_loaded),
-		cmocka_unit_test(test_damaged),         cmocka_unit_test(test_expressions),
-		cmocka_unit_test(test_expression_work), cmocka_unit_test(test_random_expressions),
+		cmocka_unit_test(test_libdw_agrees),
+		cmocka_unit_test(test_libdw_agrees_abroad),
+		cmocka_unit_test(test_search_without_table),
+		cmocka_unit_test(test_loaded),
+		cmocka_unit_test(test_damaged_loaded),
+		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_expressions),
+		cmocka_unit_test(test_expression_work),
+		cmocka_unit_test(test_random_expressions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,6 +25,8 @@
 
 #include "target/live.h"
 #include "walk/native/native.h"
+#include "target/arch/native.h"
+#include "target/arch/x86_64/regs.h"
 
 /* ---- this process ---- */
 
@@ -53,17 +55,30 @@ static void self_deinit(struct self *self)
 	vt_maps_deinit(&self->maps);
 }
 
+#ifdef __aarch64__
+static struct vt_regs regs_of(const ucontext_t *uc)
+{
+	struct vt_regs regs = { .arch = VT_NATIVE, .syscall_nr = -1 };
+
+	for (int i = 0; i < 31; i++)
+		regs.r[i] = uc->uc_mcontext.regs[i];
+	regs.r[VT_NATIVE->abi.sp] = uc->uc_mcontext.sp;
+	regs.r[VT_NATIVE->abi.pc] = uc->uc_mcontext.pc;
+	return regs;
+}
+#else
 static struct vt_regs regs_of(const ucontext_t *uc)
 {
 	static const int order[VT_N_REGS] = { REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
 					      REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
 					      REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP };
-	struct vt_regs regs = { .orig_rax = -1 };
+	struct vt_regs regs = { .arch = &vt_arch_x86_64, .syscall_nr = -1 };
 
 	for (int i = 0; i < VT_N_REGS; i++)
 		regs.r[i] = (uint64_t)uc->uc_mcontext.gregs[order[i]];
 	return regs;
 }
+#endif
 
 static volatile int sink;
 
@@ -287,6 +302,7 @@ static struct fake *fake_create(void)
 		.start = STACK, .end = STACK + PAGE, .flags = VT_MAP_READ, .path = ""
 	};
 	fake->modules.maps = &fake->maps;
+	fake->modules.arch = &vt_arch_x86_64;
 	assert_null(vt_unwinder_create(&fake->modules, &fake->src, &fake->unwinder));
 	return fake;
 }
@@ -313,7 +329,7 @@ static void put_word(struct fake *fake, unsigned int at, uint64_t value)
 
 static const char *fake_walk(struct fake *fake, uint64_t pc, uint64_t sp, uint64_t bp)
 {
-	struct vt_regs regs = { .orig_rax = -1 };
+	struct vt_regs regs = { .arch = &vt_arch_x86_64, .syscall_nr = -1 };
 
 	regs.r[VT_REG_RIP] = pc;
 	regs.r[VT_REG_RSP] = sp;

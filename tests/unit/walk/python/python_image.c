@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "target/arch/arch.h"
 #include "unit/walk/python/python_image.h"
 
 #define PAGE 4096
@@ -222,6 +223,7 @@ void python_image_start(const struct python_image *image, struct vt_python *py)
 	*py = (struct vt_python){
 		.major = image->layout->major,
 		.minor = image->layout->minor,
+		.arch = &vt_arch_x86_64, /* of its struct pthread */
 		.runtime = image->runtime,
 		.layout = image->layout,
 	};

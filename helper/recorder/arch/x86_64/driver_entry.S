@@ -8,20 +8,6 @@
 #define R_PC 0
 #define R_SP 8
 #define R_BP 16
-#define R_BX 24
-#define R_R12 32
-#define R_R13 40
-#define R_R14 48
-#define R_R15 56
-
-	.macro save_callee_saved
-	mov %rbp, R_BP(%rsp)
-	mov %rbx, R_BX(%rsp)
-	mov %r12, R_R12(%rsp)
-	mov %r13, R_R13(%rsp)
-	mov %r14, R_R14(%rsp)
-	mov %r15, R_R15(%rsp)
-	.endm
 
 	.text
 
@@ -35,17 +21,17 @@
 	.p2align 4
 vt_rec_cupti_entry:
 	.cfi_startproc
-	sub $72, %rsp
-	.cfi_adjust_cfa_offset 72
-	mov 72(%rsp), %rax
+	sub $24, %rsp
+	.cfi_adjust_cfa_offset 24
+	mov 24(%rsp), %rax
 	mov %rax, R_PC(%rsp)
-	lea 80(%rsp), %rax
+	lea 32(%rsp), %rax
 	mov %rax, R_SP(%rsp)
-	save_callee_saved
+	mov %rbp, R_BP(%rsp)
 	mov %rsp, %r8
 	call vt_rec_cupti_callback
-	add $72, %rsp
-	.cfi_adjust_cfa_offset -72
+	add $24, %rsp
+	.cfi_adjust_cfa_offset -24
 	ret
 	.cfi_endproc
 	.size vt_rec_cupti_entry, . - vt_rec_cupti_entry
@@ -55,8 +41,8 @@ vt_rec_cupti_entry:
  * arguments in registers (none is anything else than an integer), the serial
  * before the call; then the slot and the return address.
  */
-#define F_ARGS 64
-#define F_SIZE 128
+#define F_ARGS 24
+#define F_SIZE 96
 #define F_SLOT F_SIZE
 #define F_RETURN (F_SIZE + 8)
 #define F_CALLER_SP (F_SIZE + 16)
@@ -68,7 +54,7 @@ vt_rec_cupti_entry:
 	mov %rax, R_PC(%rsp)
 	lea F_CALLER_SP(%rsp), %rax
 	mov %rax, R_SP(%rsp)
-	save_callee_saved
+	mov %rbp, R_BP(%rsp)
 	mov %rdi, F_ARGS(%rsp)
 	mov %rsi, F_ARGS+8(%rsp)
 	mov %rdx, F_ARGS+16(%rsp)
@@ -88,6 +74,17 @@ vt_rec_cupti_entry:
 	mov F_ARGS+\above+40(%rsp), %r9
 	.endm
 
+	/* \leave(the frame, the slot, the result of the call), and back to the caller */
+	.macro leave_call leave
+	mov %rsp, %rdi
+	mov F_SLOT(%rsp), %rsi
+	mov %eax, %edx
+	call \leave
+	add $(F_SIZE + 8), %rsp
+	.cfi_adjust_cfa_offset -(F_SIZE + 8)
+	ret
+	.endm
+
 	.type got_common, @function
 	.p2align 4
 got_common:
@@ -97,13 +94,7 @@ got_common:
 	call vt_rec_got_enter
 	restore_arguments 0
 	call *%rax
-	mov %rsp, %rdi
-	mov F_SLOT(%rsp), %rsi
-	mov %eax, %edx
-	call vt_rec_got_leave
-	add $(F_SIZE + 8), %rsp
-	.cfi_adjust_cfa_offset -(F_SIZE + 8)
-	ret
+	leave_call vt_rec_got_leave
 	.cfi_endproc
 	.size got_common, . - got_common
 
@@ -136,13 +127,7 @@ launch_common:
 	call *%rax
 	add $F_MORE, %rsp
 	.cfi_adjust_cfa_offset -F_MORE
-	mov %rsp, %rdi
-	mov F_SLOT(%rsp), %rsi
-	mov %eax, %edx
-	call vt_rec_launch_leave
-	add $(F_SIZE + 8), %rsp
-	.cfi_adjust_cfa_offset -(F_SIZE + 8)
-	ret
+	leave_call vt_rec_launch_leave
 	.cfi_endproc
 	.size launch_common, . - launch_common
 

@@ -9,6 +9,7 @@
  *
  * syscall() pushes nothing: inside, rsp is ours - 8, and the 128 bytes below that are the red zone.
  */
+#ifdef __x86_64__
 #define CALL 0
 #define KEPT 56
 #define AFTER 104
@@ -142,5 +143,6 @@ victim_probe_avx:
 	make_call
 	vectors16 vmovdqu, ymm, 0, %rbx
 	finish
+#endif
 
-	.section .note.GNU-stack, "", @progbits
+	.section .note.GNU-stack, "", %progbits

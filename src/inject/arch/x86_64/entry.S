@@ -60,16 +60,16 @@ vt_stub_start:
 
 	/* The XSAVE header must be zero: it is, in fresh memory. */
 .Lmapped:
-	mov	VT_BLOCK_XSAVE_MASK(%rbx), %eax
-	mov	VT_BLOCK_XSAVE_MASK+4(%rbx), %edx
+	mov	VT_FRAME_XSAVE_MASK(%rbx), %eax
+	mov	VT_FRAME_XSAVE_MASK+4(%rbx), %edx
 	xsave64	VT_REGION_XSAVE(%r12)
 	lea	VT_REGION_SIZE-64(%r12), %rsp	/* off the thread's stack, which may be a small one */
 	mov	%rbx, %rdi
 	mov	%r12, %rsi
 	call	vt_stub_main
 	mov	%eax, %ebp
-	mov	VT_BLOCK_XSAVE_MASK(%rbx), %eax
-	mov	VT_BLOCK_XSAVE_MASK+4(%rbx), %edx
+	mov	VT_FRAME_XSAVE_MASK(%rbx), %eax
+	mov	VT_FRAME_XSAVE_MASK+4(%rbx), %edx
 	xrstor64 VT_REGION_XSAVE(%r12)
 	mov	%rbx, %rsp
 	test	%ebp, %ebp
@@ -88,7 +88,7 @@ vt_stub_start:
 	mov	%rbx, %rdi
 	mov	%ebp, %esi
 	call	vt_stub_finish
-	pushq	VT_BLOCK_FLAGS(%rbx)
+	pushq	VT_FRAME_FLAGS(%rbx)
 	popfq
 	mov	0*8(%rbx), %r15
 	mov	1*8(%rbx), %r14
@@ -105,7 +105,7 @@ vt_stub_start:
 	mov	12*8(%rbx), %rsi
 	mov	13*8(%rbx), %rdi
 	/* A signal frame may overwrite the block from here on, but nothing from rsp - 128 up: not the slot. */
-	mov	VT_BLOCK_SLOT(%rbx), %rsp
+	mov	VT_FRAME_SLOT(%rbx), %rsp
 	pop	%rbx
 	ret	$VT_STUB_RET
 	.size	vt_stub_start, . - vt_stub_start

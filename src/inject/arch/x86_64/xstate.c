@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "inject/xstate.h"
+#include "inject/arch/xstate.h"
 
 #include <cpuid.h>
 

@@ -9,9 +9,9 @@
  *	CFA -   8  return address
  *	CFA -  16  the caller's rbp, so that unwinding by frame pointers works, too
  *	CFA -  24  what the original returned
- *	CFA -  96  struct vt_rec_regs, of the caller, and 8 bytes more
- *	CFA - 104  the bytes asked for: VT_REC_ENTRY_REQUESTED above the stack pointer
- *	CFA - 112  (unused: the stack is aligned for the calls)
+ *	CFA -  48  struct vt_rec_regs, of the caller
+ *	CFA -  56  the bytes asked for: VT_REC_ENTRY_REQUESTED above the stack pointer
+ *	CFA -  64  (unused: the stack is aligned for the calls)
  */
 #define RESULT -8(%rbp)
 #define SIZE 8(%rsp)
@@ -34,7 +34,7 @@
 	.cfi_offset %rbp, -16
 	mov	%rsp, %rbp
 	.cfi_def_cfa_register %rbp
-	sub	$96, %rsp
+	sub	$48, %rsp
 	mov	\size, SIZE
 	call	*(vt_rec_originals + 8 * \slot)(%rip)
 	mov	%rax, RESULT
@@ -52,11 +52,6 @@
 	mov	%rax, REGS + 0(%rsp)	/* pc */
 	mov	%rcx, REGS + 8(%rsp)	/* sp */
 	mov	%r8, REGS + 16(%rsp)	/* bp */
-	mov	%rbx, REGS + 24(%rsp)	/* the original has restored these */
-	mov	%r12, REGS + 32(%rsp)
-	mov	%r13, REGS + 40(%rsp)
-	mov	%r14, REGS + 48(%rsp)
-	mov	%r15, REGS + 56(%rsp)
 	lea	REGS(%rsp), %rdx
 	call	vt_rec_allocated
 .Lleave_\slot:

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+src_target_libtarget_a_SOURCES += \
+	src/target/arch/aarch64/code.c src/target/arch/aarch64/code.h \
+	src/target/arch/aarch64/kernel.h \
+	src/target/arch/aarch64/pthread.c src/target/arch/aarch64/pthread.h \
+	src/target/arch/aarch64/regs.c src/target/arch/aarch64/regs.h \
+	src/target/arch/aarch64/syscall_names.h
+EXTRA_src_target_libtarget_a_SOURCES += src/target/arch/aarch64/live.c
