@@ -148,7 +148,7 @@ def test_stacks_nccl_init():
 
 
 # Peers that happen to be here are measured too: {} for the pid.
-PEERS = (["py-spy", "dump", "--native", "-p", "{}"], ["pystack", "remote", "{}"], ["pystack", "remote", "--native-all", "{}"],
+PEERS = (["py-spy", "dump", "-p", "{}"], ["py-spy", "dump", "--native", "-p", "{}"], ["pystack", "remote", "{}"], ["pystack", "remote", "--native-all", "{}"],
          ["eu-stack", "-p", "{}"])
 
 
@@ -180,7 +180,8 @@ def test_stacks_figures():
         show_figure("pause without any tool", [pause for _, pause in measure(beats, ["sleep", "0.04"], 100)])
         told = [json.loads(stacks(gpu, "--json", "-"))["processes"][0]["timing"]["stopped_ms"] for _ in range(100)]
         show_figure("threads stopped, in vramtap's own words", told)
-        for command, runs in [([VRAMTAP, "stacks", "--json", "/dev/null", pid], 100)] + [(peer, 10) for peer in PEERS]:
+        ours = [[VRAMTAP, "stacks", *view, "--json", "/dev/null", pid] for view in ([], ["--python"])]
+        for command, runs in [(command, 100) for command in ours] + [(peer, 10) for peer in PEERS]:
             name = " ".join(os.path.basename(word) for word in command[:-1])
             samples = measure(beats, [word.replace("{}", pid) for word in command], runs) if shutil.which(command[0]) else None
             if not samples:
