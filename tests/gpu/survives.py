@@ -12,13 +12,13 @@ import time
 from triage import HERE, WORLD, count_gpus, together
 from harness import COMPLETE, PARTIAL, VRAMTAP, Job, Skip, check, equal, main
 
-REPORTS, SWITCHES = 200, 50
+ROUNDS = 50  # of each: recording is switched on, four reports, recording is switched off
+REPORTS = 4 * ROUNDS
 # In turn; a report that names owners takes much longer than one without.
 OPTIONS = [[], *[["--no-owners"], ["--no-owners", "--read-only"], ["--no-owners"], ["--no-owners", "--no-streams"], ["--no-owners", "--again=2x50ms"]] * 3]
-SPREAD_S = 25  # the attacks, at least
-SLOWER = 0.01  # of that, beyond the pauses that vramtap states
-# Sequences of a batch, and steps that are timed together: what a step waits for is the GPU, or Python.
-LARGE, SMALL = (64, 20), (8, 100)
+SLOWER = 0.01  # beyond the pauses that vramtap states
+# Sequences of a batch, and steps that are timed together: what a step waits for is the GPU, or Python. A round takes as long as these.
+LARGE, SMALL = (64, 4), (8, 20)
 
 
 class Trainer(Job):
@@ -39,38 +39,29 @@ def run_tool(*words):
 
 
 class Attacks:
-    """Reports and switches, spread over the time that the steps take; in turn on each of the processes."""
+    """Rounds of reports and switches; in turn on each of the processes."""
 
     def __init__(self, pids):
-        self.pids = pids
+        self.pids = [str(pid) for pid in pids]
         self.codes, self.pauses_ms, self.walls_ms = [], [], []
-        self.switched = 0
         self.wrong = None
-        self.thread = threading.Thread(target=self.run)
 
-    def run(self):
+    def round(self, number, seconds):
+        """Spread over so many seconds, if they are enough. In a thread of its own: what went wrong is kept."""
         try:
-            self.attack()
+            pid, begin = self.pids[number % len(self.pids)], time.monotonic()
+            self.switch(pid, "on")
+            for i in range(4 * number, 4 * number + 4):
+                self.report(pid, *OPTIONS[i % len(OPTIONS)])
+                time.sleep(max(0.0, begin + seconds * (i % 4 + 1) / 4 - time.monotonic()))
+            self.switch(pid, "off")
         except BaseException as err:
             self.wrong = err
-
-    def attack(self):
-        begin = time.monotonic()
-        for i in range(REPORTS):
-            pid = str(self.pids[i // 4 % len(self.pids)])
-            if i % 4 == 0:
-                self.switch(pid, "on")
-            self.report(pid, *OPTIONS[i % len(OPTIONS)])
-            if i % 4 == 3:
-                self.switch(pid, "off")
-            time.sleep(max(0.0, begin + SPREAD_S * (i + 1) / REPORTS - time.monotonic()))
-        self.took = time.monotonic() - begin
 
     def switch(self, pid, what):
         code, data = run_tool("record", *(["--both"] if what == "on" else []), pid, what)
         check(code == COMPLETE, f"record {what}", code)
         self.pauses_ms.append(data["borrowed_us"] / 1e3)
-        self.switched += what == "on"
 
     def report(self, pid, *options):
         begin = time.monotonic()
@@ -79,60 +70,69 @@ class Attacks:
         self.codes.append(code)
         said = data["timing"]
         looks = sum(look["stopped_ms"] or 0 for look in (data["streams"] or {"looks": []})["looks"])
-        if len(self.codes) % 25 == 1:
-            print(f"  report {len(self.codes)} {' '.join(options)}: {self.walls_ms[-1]:.0f} ms", flush=True)
         self.pauses_ms.append((said["stopped_ms"] or 0) + looks + (said["borrowed_us"] or 0) / 1e3)
 
 
-class Run:
-    """Chunks of steps on each rank: so many, or while the attacks last."""
+def start_training(world, batch, directory):
+    return together([Trainer(os.path.join(directory, "store"), rank, world, batch) for rank in range(world)])
 
-    def __init__(self, world, size, chunks=None):
-        """chunks: None while it is attacked."""
-        batch, steps = size
-        attacked = chunks is None
-        self.attacks = None
-        self.chunks = self.seconds = self.longest_ms = 0
-        with tempfile.TemporaryDirectory() as directory, \
-                together([Trainer(os.path.join(directory, "store"), rank, world, batch) for rank in range(world)]) as ranks:
-            if attacked:
-                self.attacks = Attacks([rank.pid for rank in ranks])
-                self.attacks.thread.start()
-            while self.attacks.thread.is_alive() if attacked else self.chunks < chunks:
-                said = [json.loads(line) for line in self.ask(ranks, str(steps))]
-                self.chunks += 1
-                self.seconds += max(one["seconds"] for one in said)
-                self.longest_ms = max(self.longest_ms, *(one["longest_ms"] for one in said))
-            if attacked and self.attacks.wrong:
-                raise self.attacks.wrong
-            self.bits = [json.loads(line) for line in self.ask(ranks, "bits")]
 
-    @staticmethod
-    def ask(ranks, line):
-        for rank in ranks:
-            rank.start(line)
-        return [rank.answer() for rank in ranks]
+def ask(ranks, line):
+    for rank in ranks:
+        rank.start(line)
+    return [rank.answer() for rank in ranks]
+
+
+def train(ranks, steps):
+    """The seconds that it took."""
+    return max(json.loads(line) for line in ask(ranks, str(steps)))
+
+
+def bits_alone(world, size):
+    with tempfile.TemporaryDirectory() as directory, start_training(world, size[0], directory) as ranks:
+        train(ranks, 2 * ROUNDS * size[1])
+        return ask(ranks, "bits")
+
+
+def attacked(world, size):
+    """
+    Seconds of each round, and of as many steps just before it without one: the time of a step changes by a fifth within seconds on some machines,
+    in both alike.
+    """
+    quiet, loud = [], []
+    with tempfile.TemporaryDirectory() as directory, start_training(world, size[0], directory) as ranks:
+        attacks = Attacks([rank.pid for rank in ranks])
+        before = ask(ranks, "bits")
+        for i in range(ROUNDS):
+            quiet.append(train(ranks, size[1]))
+            thread = threading.Thread(target=attacks.round, args=(i, 0.9 * quiet[-1]))
+            thread.start()
+            loud.append(train(ranks, size[1]))
+            thread.join()
+            if attacks.wrong:
+                raise attacks.wrong
+        bits = ask(ranks, "bits")
+    check(bits[0] != before[0], "more steps, and the same bits")
+    return quiet, loud, attacks, bits
 
 
 def survives(world, size):
     """Returns by how much it was slower, beyond the pauses that were stated."""
-    before = Run(world, size, 2)  # the device's clocks, the libraries' files
-    attacked = Run(world, size)
-    alone = [Run(world, size, attacked.chunks) for _ in range(2)]
-    equal(alone[0].bits, alone[1].bits, "the training itself is not deterministic here: nothing can be said")
-    equal(attacked.bits, alone[0].bits, "losses, parameters and the optimizer's state, as bits")
-    check(before.bits != alone[0].bits, "more steps, and the same bits")
-    attacks = attacked.attacks
-    equal((len(attacks.codes), attacks.switched), (REPORTS, SWITCHES), "reports, and times that recording was switched on and off")
+    quiet, loud, attacks, bits = attacked(world, size)
+    alone = bits_alone(world, size)
+    if bits != alone:
+        equal(bits_alone(world, size), alone, "the training itself is not deterministic here: nothing can be said")
+    equal(bits, alone, "losses, parameters and the optimizer's state, as bits")
+    equal(len(attacks.codes), REPORTS, "reports")
     pauses = sum(attacks.pauses_ms) / 1e3
-    seconds = statistics.mean(run.seconds for run in alone)
-    slower = (attacked.seconds - seconds - pauses) / seconds
-    print(f"  FIGURE {attacked.chunks * size[1]} steps of {size[0]} sequences on {world} GPUs: {alone[0].seconds:.2f} and {alone[1].seconds:.2f} s alone, "
-          f"{attacked.seconds:.2f} s with {REPORTS} reports ({attacks.codes.count(COMPLETE)} complete, median {statistics.median(attacks.walls_ms):.0f} ms) and "
-          f"{SWITCHES} times recording on and off in {attacks.took:.0f} s; stated pauses {pauses * 1e3:.0f} ms; {100 * slower:+.2f} % beyond them; "
-          f"longest ten steps {alone[0].longest_ms:.0f} ms alone, {attacked.longest_ms:.0f} ms; last loss {attacked.bits[0]['last']:.6f}, bit for bit the same",
-          flush=True)
-    return slower
+    slower = sum(loud) / sum(quiet) - 1
+    pairs = statistics.quantiles([100 * (one / other - 1) for one, other in zip(loud, quiet)], n=4)
+    print(f"  FIGURE {2 * ROUNDS * size[1]} steps of {size[0]} sequences on {world} GPUs: {sum(quiet):.2f} s alone, {sum(loud):.2f} s with "
+          f"{REPORTS} reports ({attacks.codes.count(COMPLETE)} complete, median {statistics.median(attacks.walls_ms):.0f} ms) and {ROUNDS} times "
+          f"recording on and off: {100 * slower:+.2f} % (quartiles of pairs {pairs[0]:+.1f}, {pairs[1]:+.1f}, {pairs[2]:+.1f}); stated pauses "
+          f"{pauses * 1e3:.0f} ms: {100 * (slower - pauses / sum(quiet)):+.2f} % beyond them; the slowest {1e3 * max(quiet):.0f} ms alone, "
+          f"{1e3 * max(loud):.0f} ms; last loss {json.loads(bits[0])['last']:.6f}, bit for bit the same", flush=True)
+    return slower - pauses / sum(quiet)
 
 
 def survives_all(world):
