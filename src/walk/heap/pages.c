@@ -34,11 +34,11 @@ enum page_state {
 
 struct vt_heap_page {
 	uint64_t number;
-	uint64_t hash; /* of its contents as they were read, or copied last */
-	uint32_t slot; /* its data is at slot * VT_HEAP_PAGE */
-	uint8_t state; /* enum page_state */
-	bool hashed;   /* hash is known */
-	uint16_t look; /* the one that it was read in last */
+	uint64_t hash;   /* of the lines in hashed, as they were read, or copied last */
+	uint32_t slot;   /* its data is at slot * VT_HEAP_PAGE */
+	uint8_t state;   /* enum page_state */
+	uint16_t look;   /* the one that it was read in last */
+	uint64_t hashed; /* a set as in vt_pages.used; 0 there is no hash */
 };
 
 static uint8_t *data_of(const struct vt_pages *pages, const struct vt_heap_page *page)
@@ -54,17 +54,32 @@ static uint64_t mix(uint64_t acc, uint64_t word)
 	return acc * UINT64_C(0x9e3779b185ebca87);
 }
 
-/* Four lanes, because each step waits for two multiplications. Any change of one word shows. */
-static uint64_t hash_page(const uint8_t *data)
+#define LINE ((size_t)1 << VT_HEAP_LINE_SHIFT)
+
+/*
+ * Of these lines. Four lanes, because each step waits for two multiplications. Any change of one
+ * word shows.
+ */
+static uint64_t hash_lines(const uint8_t *data, uint64_t lines)
 {
 	uint64_t lanes[4] = { 1, 2, 3, 4 }, words[4];
 
 	for (size_t at = 0; at < VT_HEAP_PAGE; at += sizeof(words)) {
+		if (!(lines >> at / LINE & 1))
+			continue;
 		memcpy(words, data + at, sizeof(words));
 		for (int i = 0; i < 4; i++)
 			lanes[i] = mix(lanes[i], words[i]);
 	}
 	return mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]);
+}
+
+/* The lines that n bytes at this offset of a page are in; all are in the page. */
+static uint64_t lines_of(size_t at, size_t n)
+{
+	size_t first = at / LINE, last = n ? (at + n - 1) / LINE : first;
+
+	return UINT64_MAX >> (63 - (last - first)) << first;
 }
 
 static size_t home(uint64_t number, size_t mask)
@@ -226,6 +241,18 @@ const uint8_t *vt_pages_page(struct vt_pages *pages, uint64_t number)
 	return pages->last_data;
 }
 
+/* The n bytes at addr, all in one page. */
+static const uint8_t *use(struct vt_pages *pages, uint64_t addr, size_t n)
+{
+	size_t at = (size_t)(addr & (VT_HEAP_PAGE - 1));
+	const uint8_t *page = vt_pages_page(pages, addr >> VT_HEAP_PAGE_SHIFT);
+
+	if (!page)
+		return NULL;
+	pages->used[(size_t)(page - pages->data) >> VT_HEAP_PAGE_SHIFT] |= lines_of(at, n);
+	return page + at;
+}
+
 void vt_pages_moment_is_over(struct vt_pages *pages)
 {
 	pages->over = true;
@@ -248,13 +275,13 @@ bool vt_pages_read(struct vt_pages *pages, uint64_t addr, void *buf, size_t n)
 	while (n) {
 		size_t at = (size_t)(addr & (VT_HEAP_PAGE - 1));
 		size_t part = VT_HEAP_PAGE - at < n ? VT_HEAP_PAGE - at : n;
-		const uint8_t *page = vt_pages_page(pages, addr >> VT_HEAP_PAGE_SHIFT);
+		const uint8_t *data = use(pages, addr, part);
 
-		if (!page) {
+		if (!data) {
 			pages->src.fault_addr = addr;
 			return false;
 		}
-		memcpy(out, page + at, part);
+		memcpy(out, data, part);
 		out += part;
 		addr += part;
 		n -= part;
@@ -272,13 +299,9 @@ static int source_read(struct vt_memsrc *src, uint64_t addr, void *buf, size_t l
 
 static const void *source_direct(struct vt_memsrc *src, uint64_t addr, size_t len)
 {
-	size_t at = (size_t)(addr & (VT_HEAP_PAGE - 1));
-	const uint8_t *page;
-
-	if (len > VT_HEAP_PAGE - at)
+	if (len > VT_HEAP_PAGE - (addr & (VT_HEAP_PAGE - 1)))
 		return NULL;
-	page = vt_pages_page((struct vt_pages *)(void *)src, addr >> VT_HEAP_PAGE_SHIFT);
-	return page ? page + at : NULL;
+	return use((struct vt_pages *)(void *)src, addr, len);
 }
 
 static struct vt_error *init(struct vt_pages *pages, struct vt_memsrc *under, size_t max_bytes,
@@ -302,14 +325,18 @@ static struct vt_error *init(struct vt_pages *pages, struct vt_memsrc *under, si
 		.pages = calloc(FIRST_INDEX / 2, sizeof(struct vt_heap_page)),
 		.data = mmap(NULL, max_pages * VT_HEAP_PAGE, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
+		.used = mmap(NULL, max_pages * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
 	};
 	if (pages->data == MAP_FAILED)
 		pages->data = NULL;
+	if (pages->used == MAP_FAILED)
+		pages->used = NULL;
 	/* Page faults cost as much as reading does. Only a wish: no result. */
 	if (pages->data && max_pages > n_single)
 		madvise(pages->data + n_single * VT_HEAP_PAGE,
 			(max_pages - n_single) * VT_HEAP_PAGE, MADV_HUGEPAGE);
-	if (pages->data && pages->index && pages->pages)
+	if (pages->data && pages->used && pages->index && pages->pages)
 		return NULL;
 	vt_pages_deinit(pages);
 	return &vt_enomem;
@@ -330,6 +357,8 @@ void vt_pages_deinit(struct vt_pages *pages)
 {
 	if (pages->data)
 		munmap(pages->data, pages->max_pages * VT_HEAP_PAGE);
+	if (pages->used)
+		munmap(pages->used, pages->max_pages * sizeof(*pages->used));
 	free(pages->index);
 	free(pages->pages);
 	*pages = (struct vt_pages){ 0 };
@@ -443,7 +472,7 @@ bool vt_pages_first_changed(const struct vt_pages *pages, size_t n)
 	for (size_t i = 0; i < pages->n_pages && i < n; i++) {
 		const struct vt_heap_page *page = &pages->pages[i];
 
-		if (is_copied(page) && hash_page(data_of(pages, page)) != page->hash)
+		if (is_copied(page) && hash_lines(data_of(pages, page), page->hashed) != page->hash)
 			return true;
 	}
 	return pages->vanished;
@@ -462,14 +491,18 @@ static void compare(void *arg, size_t first, size_t end)
 
 	for (size_t i = first; i < end; i++) {
 		struct vt_heap_page *page = &c->pages->pages[i];
-		uint64_t hash;
+		uint64_t hash, used;
 
 		if (!is_copied(page))
 			continue;
-		hash = hash_page(data_of(c->pages, page));
-		changed |= page->hashed && hash != page->hash;
+		used = c->pages->used[page->slot];
+		hash = hash_lines(data_of(c->pages, page), page->hashed);
+		/* Whether what was used since is as it was before, nobody knows. */
+		changed |= page->hashed && (hash != page->hash || used & ~page->hashed);
+		if (used != page->hashed)
+			hash = hash_lines(data_of(c->pages, page), used);
+		page->hashed = used;
 		page->hash = hash;
-		page->hashed = true;
 	}
 	if (changed)
 		c->changed = true;
@@ -496,8 +529,8 @@ static void remember(void *arg, size_t first, size_t end)
 
 		if (!is_copied(page) || page->hashed)
 			continue;
-		page->hash = hash_page(data_of(pages, page));
-		page->hashed = true;
+		page->hashed = pages->used[page->slot];
+		page->hash = hash_lines(data_of(pages, page), page->hashed);
 	}
 }
 

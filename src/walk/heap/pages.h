@@ -20,6 +20,7 @@
 enum {
 	VT_HEAP_PAGE = 4096,
 	VT_HEAP_PAGE_SHIFT = 12,
+	VT_HEAP_LINE_SHIFT = 6,
 };
 
 struct vt_heap_page; /* private */
@@ -32,15 +33,21 @@ struct vt_pages {
 	size_t n_pages, mask;
 	uint8_t *data;             /* one mapping that never moves; private how it is filled */
 	size_t n_slots, max_pages; /* used and there */
-	size_t n_single;           /* so many slots are filled singly */
-	uint64_t last;             /* page number of last_data; UINT64_MAX none */
-	const uint8_t *last_data;  /* what the fast path below uses */
-	size_t n_late;             /* pages read after vt_pages_copy_again() */
-	bool copied;               /* vt_pages_copy_again() or vt_pages_look() was called */
-	uint16_t look;             /* private: number of the look; 0 none */
-	bool over;                 /* vt_pages_moment_is_over() was */
-	bool later; /* a page from after it was used; whoever asks sets it to false */
-	bool full;  /* max_pages were reached: reads of other pages fail */
+	/*
+	 * Of each slot the set of those lines of 64 bytes that somebody read. What else is in a
+	 * page may change all the time: the stack of a thread that polls, below the frames of its
+	 * callers; what the kernel writes into each thread (rseq); a counter.
+	 */
+	uint64_t *used;
+	size_t n_single;          /* so many slots are filled singly */
+	uint64_t last;            /* page number of last_data; UINT64_MAX none */
+	const uint8_t *last_data; /* what the fast path below uses */
+	size_t n_late;            /* pages read after vt_pages_copy_again() */
+	bool copied;              /* vt_pages_copy_again() or vt_pages_look() was called */
+	uint16_t look;            /* private: number of the look; 0 none */
+	bool over;                /* vt_pages_moment_is_over() was */
+	bool later;               /* a page from after it was used; whoever asks sets it to false */
+	bool full;                /* max_pages were reached: reads of other pages fail */
 	bool vanished, compared, changed; /* private, for vt_pages_have_changed() */
 };
 
@@ -56,9 +63,21 @@ void vt_pages_deinit(struct vt_pages *pages);
 /*
  * The page with this number (address / VT_HEAP_PAGE), read from under if it is not there yet. NULL:
  * it cannot be read, which is remembered, or there are too many. Valid until vt_pages_deinit();
- * its contents until vt_pages_copy_again().
+ * its contents until vt_pages_copy_again(). Who reads a word of it calls vt_pages_used().
  */
 const uint8_t *vt_pages_page(struct vt_pages *pages, uint64_t number);
+
+/* The word at data, which is in the copy and does not lie in two lines, is used. */
+static inline void vt_pages_used(struct vt_pages *pages, const uint8_t *data)
+{
+	size_t at = (size_t)(data - pages->data);
+	uint64_t *lines = &pages->used[at >> VT_HEAP_PAGE_SHIFT];
+	uint64_t line = UINT64_C(1) << (at >> VT_HEAP_LINE_SHIFT & 63);
+
+	/* Not always: the next word is in the same line, mostly, and would wait for the store. */
+	if (!(*lines & line))
+		*lines |= line;
+}
 
 /*
  * Remembers what is in the pages that were asked for so far, with so many threads besides the
@@ -81,8 +100,9 @@ struct vt_error *vt_pages_look(struct vt_pages *pages, size_t n);
 
 /*
  * Whether vt_pages_copy_again() found a page that differs from what it was before, or that
- * vanished. It takes one thread some 20 ms for 100 MiB, so it is asked when the process runs
- * again; threads: besides the caller's.
+ * vanished. Of a page only those lines of 64 bytes count that somebody read. It takes one thread
+ * some 20 ms for 100 MiB, so it is asked when the process runs again; threads: besides the
+ * caller's.
  */
 bool vt_pages_have_changed(struct vt_pages *pages, unsigned int threads);
 
@@ -125,7 +145,9 @@ static inline bool vt_pages_word(struct vt_pages *pages, uint64_t addr, uint64_t
 		return false;
 	if (addr & 7) /* hostile: across the end of the page */
 		return vt_pages_read(pages, addr, word, sizeof(*word));
-	memcpy(word, page + (addr & (VT_HEAP_PAGE - 1)), sizeof(*word));
+	page += addr & (VT_HEAP_PAGE - 1);
+	vt_pages_used(pages, page);
+	memcpy(word, page, sizeof(*word));
 	return true;
 }
 

@@ -37,8 +37,8 @@ enum {
 /* ---- pages ---- */
 
 /*
- * The page with this number, or NULL. A walk goes back and forth between some thousand pages: they
- * are found here without the search that vt_pages_page() makes.
+ * As vt_pages_page(). A walk goes back and forth between some thousand pages: they are found here
+ * without the search that that makes.
  */
 static inline const uint8_t *vt_pyheap_page(struct vt_pyheap *heap, uint64_t number)
 {
@@ -79,7 +79,9 @@ static inline bool vt_pyheap_word(struct vt_pyheap *heap, uint64_t addr, uint64_
 	page = vt_pyheap_page(heap, addr >> VT_HEAP_PAGE_SHIFT);
 	if (!page)
 		return false;
-	memcpy(word, page + (addr & (VT_HEAP_PAGE - 1)), sizeof(*word));
+	page += addr & (VT_HEAP_PAGE - 1);
+	vt_pages_used(heap->pages, page);
+	memcpy(word, page, sizeof(*word));
 	return true;
 }
 
@@ -108,7 +110,11 @@ static inline bool vt_pyheap_next(struct vt_pyheap *heap, struct vt_pyheap_curso
 	}
 	if (addr & 7) /* hostile: it may lie in two pages */
 		return vt_pages_read(heap->pages, addr, word, sizeof(*word));
-	memcpy(word, cursor->page + (addr & (VT_HEAP_PAGE - 1)), sizeof(*word));
+
+	const uint8_t *data = cursor->page + (addr & (VT_HEAP_PAGE - 1));
+
+	vt_pages_used(heap->pages, data);
+	memcpy(word, data, sizeof(*word));
 	return true;
 }
 

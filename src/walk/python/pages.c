@@ -53,7 +53,7 @@ void vt_py_pages_prefetch(struct vt_py_pages *pages, const uint64_t *addrs, size
 	size_t n_vec = 0;
 	int bad = 0;
 
-	/* It has memory of its own, and pages that may never be needed are not worth a read. */
+	/* Pages that may never be needed are not worth a read. */
 	if (pages->under->ops->direct)
 		return;
 	for (size_t i = 0; i < n && n_vec < VT_PY_PREFETCH_MAX; i++) {
@@ -87,9 +87,8 @@ static const uint8_t *get_page(struct vt_py_pages *pages, uint64_t base)
 {
 	const uint8_t *page = find_page(pages, base);
 
-	if (!page)
-		page = vt_mem_direct(pages->under, base, VT_PY_PAGE);
-	if (page)
+	/* It has memory of its own, and is asked for what is used only. */
+	if (page || pages->under->ops->direct)
 		return page;
 	if (find_page(pages, base + VT_PY_PAGE)) {
 		/*

@@ -111,7 +111,7 @@ static void ask_for_version(struct vt_tensors *tensors, uint64_t impl)
 	uint64_t counter = version_counter(tensors, impl);
 
 	if (counter)
-		vt_pages_page(tensors->pages, counter >> VT_HEAP_PAGE_SHIFT);
+		(void)vt_pages_u64(tensors->pages, counter);
 }
 
 /* Whether a SavedVariable is there: it has a variable, or hooks. Then its edges are added. */

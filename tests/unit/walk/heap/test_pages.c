@@ -255,6 +255,54 @@ static void a_change_of_pages_that_nobody_asked_for_is_none(void **state)
 	assert_int_equal(word(201, 0), 1);
 }
 
+/* A thread that polls changes its stack, and the kernel what it keeps in each thread. */
+static void a_change_beside_what_was_read_is_none(void **state)
+{
+	uint64_t three[3];
+
+	(void)state;
+	word(90, 640);
+	assert_true(vt_pages_read(&pages, address(91, 56), three, sizeof(three)));
+	assert_non_null(vt_mem_direct(&pages.src, address(92, 1024), 128));
+	vt_pages_remember(&pages, 0);
+	tell((struct order){ SET, 90, 632, 1 });
+	tell((struct order){ SET, 90, 704, 1 });
+	tell((struct order){ SET, 91, 128, 1 });
+	tell((struct order){ SET, 92, 1016, 1 });
+	tell((struct order){ SET, 92, 1152, 1 });
+	succeed(vt_pages_copy_again(&pages));
+	assert_false(vt_pages_first_changed(&pages, N_PAGES));
+	assert_false(vt_pages_have_changed(&pages, 1));
+	assert_int_equal(word(90, 632), 1);
+	/* What was read only now counts from now on. */
+	assert_int_equal(word(90, 704), 1);
+	for (size_t i = 0; i < 4; i++) {
+		static const struct {
+			size_t page, offset;
+		} used[] = { { 90, 704 }, { 91, 56 }, { 91, 72 }, { 92, 1144 } };
+
+		succeed(vt_pages_copy_again(&pages));
+		(void)vt_pages_have_changed(&pages, 1);
+		tell((struct order){ SET, used[i].page, used[i].offset, 2 });
+		succeed(vt_pages_copy_again(&pages));
+		assert_true(vt_pages_first_changed(&pages, N_PAGES));
+		assert_true(vt_pages_have_changed(&pages, 1));
+	}
+}
+
+/* Whether it is as it was before, nobody knows. */
+static void a_line_that_is_read_after_the_copy_may_have_changed(void **state)
+{
+	(void)state;
+	word(95, 0);
+	vt_pages_remember(&pages, 0);
+	succeed(vt_pages_copy_again(&pages));
+	word(95, 2048);
+	assert_true(vt_pages_have_changed(&pages, 1));
+	succeed(vt_pages_copy_again(&pages));
+	assert_false(vt_pages_have_changed(&pages, 1));
+}
+
 static void what_is_read_after_the_moment_is_told(void **state)
 {
 	(void)state;
@@ -427,6 +475,8 @@ int main(void)
 		TEST(the_copy_has_what_the_process_changed),
 		TEST(a_change_of_any_bit_shows),
 		TEST(a_change_of_pages_that_nobody_asked_for_is_none),
+		TEST(a_change_beside_what_was_read_is_none),
+		TEST(a_line_that_is_read_after_the_copy_may_have_changed),
 		TEST(what_is_read_after_the_moment_is_told),
 		TEST(a_look_reads_what_is_used_and_the_copy_all),
 		TEST(a_page_that_vanished_is_missing_and_the_others_are_copied),
