@@ -277,6 +277,15 @@ def thread_count(pid):
     return len(os.listdir(f"/proc/{pid}/task"))
 
 
+def thread_names(pid):
+    """Of those threads that do not end meanwhile."""
+    names = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
+            names.append(file.read().strip())
+    return names
+
+
 def wait_until(condition, seconds, text):
     end = time.monotonic() + seconds
     while not condition():

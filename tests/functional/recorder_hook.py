@@ -16,7 +16,7 @@ import time
 
 import torch_truth
 from harness import (BUILD, CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, SOURCE, USAGE, VRAMTAP, Skip, check, compile_c, equal, main, scratch,
-                     target, vramtap, wait_until)
+                     target, thread_names, vramtap, wait_until)
 from report_torch import RUN_SIM, versions
 from torch_layouts import Library, listed
 
@@ -62,16 +62,8 @@ class Census:
 
 def census_when_quiet(pid):
     """The helper's thread is on its way out when the command ends."""
-    wait_until(lambda: not Census(pid).helper and "vramtap" not in names_of_threads(pid), 5, "the helper is gone")
+    wait_until(lambda: not Census(pid).helper and "vramtap" not in thread_names(pid), 5, "the helper is gone")
     return Census(pid)
-
-
-def names_of_threads(pid):
-    names = []
-    for path in glob.glob(f"/proc/{pid}/task/*/comm"):
-        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-            names.append(file.read().strip())
-    return names
 
 
 def word_at(pid, address):
@@ -361,13 +353,13 @@ def test_the_loader_is_busy_for_one_that_is_killed():
             seen = [time.monotonic()]
 
             def has_waited():
-                if names_of_threads(job.pid).count("vramtap") != 2:
+                if thread_names(job.pid).count("vramtap") != 2:
                     seen[0] = time.monotonic()
                 return time.monotonic() - seen[0] > 1
             wait_until(has_waited, 20, "the helper and the thread with the file wait")
             first.kill()
         with subprocess.Popen([VRAMTAP, "record", str(job.pid), "on", "--timeout", "30"], stdout=subprocess.DEVNULL) as second:
-            wait_until(lambda: names_of_threads(job.pid).count("vramtap") == 3, 20, "another helper")
+            wait_until(lambda: thread_names(job.pid).count("vramtap") == 3, 20, "another helper")
             time.sleep(5.5)  # after 5 s a helper ends that hears nothing
             touch(until)
             equal(second.wait(40), COMPLETE, "exit code")

@@ -13,7 +13,7 @@ import time
 
 import nursery
 from harness import (BUILD, CACHE, COMPLETE, NOTHING, PARTIAL, QUICK, VRAMTAP, Skip, check, equal, main, schema_errors, scratch, target,
-                     vramtap, wait_until)
+                     thread_names, vramtap, wait_until)
 from report_torch import RUN_SIM, usual_versions, versions
 
 MIB = 1 << 20
@@ -113,14 +113,6 @@ def refused(program, what, code, *args, words=()):
     for word in words:
         check(word in data["refused"]["text"], "the reason", data["refused"])
     return data
-
-
-def thread_names(pid):
-    names = []
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as file:
-            names.append(file.read().strip())
-    return names
 
 
 def nothing_is_left(pid):

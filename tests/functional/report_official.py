@@ -12,7 +12,7 @@ import tempfile
 
 import torch_truth
 from harness import (BUILD, CACHE, COMPLETE, PARTIAL, QUICK, SOURCE, Skip, check, diag_codes, equal, main, report, report_json, scratch, target,
-                     wait_until)
+                     thread_names, wait_until)
 from report_torch import RUN_SIM, Driver, usual_versions, versions
 
 TARGETS = os.path.join(SOURCE, "tests", "targets")
@@ -273,14 +273,6 @@ def test_ask_pytorch():
 def test_ask_pytorch_with_expandable_segments():
     with torch_program(versions()[-1], MEMORY + ANSWER, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True") as (proc, _):
         told_like_walked(proc)
-
-
-def thread_names(pid):
-    names = []
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as file:
-            names.append(file.read().strip())
-    return names
 
 
 def is_in_sleep(pid):

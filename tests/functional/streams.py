@@ -13,7 +13,7 @@ import time
 
 import nursery
 from harness import (CACHE, COMPLETE, PARTIAL, QUICK, RUN_SIM, VRAMTAP, Job, Skip, check, check_schema, equal, main, proc_state, report, report_json,
-                     scratch, stop_tool, target, wait_until)
+                     scratch, stop_tool, target, thread_names, wait_until)
 from report_torch import usual_versions, versions
 
 SECOND = 1785000000  # cycles of torch.cuda._sleep() on the simulated device
@@ -474,14 +474,7 @@ def test_streams_driver_does_not_answer():
 
 
 def helper_is_there(pid):
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        try:
-            with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as file:
-                if file.read() == "vramtap\n":
-                    return True
-        except OSError:
-            pass
-    return False
+    return "vramtap" in thread_names(pid)
 
 
 def test_streams_captures_under_reports():

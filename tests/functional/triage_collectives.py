@@ -12,7 +12,7 @@ import subprocess
 import time
 
 from harness import (CACHE, COMPLETE, SOURCE, check, diag_codes, equal, main, report, report_json, schema_errors, scratch, simulated_python,
-                     target, wait_until)
+                     target, thread_names, wait_until)
 from triage import VERSION, are_running, by_pid, triage
 
 JOB = os.path.join(SOURCE, "tests", "targets", "triage_collectives.py")
@@ -110,21 +110,12 @@ def outliers(found):
     return [m["rank"] for m in found["members"] if m["outlier"]]
 
 
-def threads(pid):
-    names = []
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError), \
-             open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
-            names.append(file.read().strip())
-    return sorted(names)
-
-
 def test_rank_that_misses_a_collective():
     # The old name of the variable: PyTorch prints a line about it for each recorder that comes into use. The ranks use the second device only.
     with job("missing", SIMCUDA_DEVICES="2", TORCH_NCCL_TRACE_BUFFER_SIZE="1000") as running:
         time.sleep(0.5)  # for the watchdogs
         printed = running.printed()
-        before = [threads(pid) for pid in running.ranks]
+        before = [sorted(thread_names(pid)) for pid in running.ranks]
         told = running.told()
         one = report_json(running.ranks[0], "--collectives", expect=COMPLETE)
         check_told(one["pytorch"]["collectives"]["groups"], told[0])
@@ -145,7 +136,7 @@ def test_rank_that_misses_a_collective():
         equal(outliers(found), [2], "the ranks that differ")
         check("skip_collective" in text and re.search(r"default_pg +0-1,3 \[3\] +4 +3 +all_reduce number 4", text), "the summary", text)
         # All are as before: no new thread, none that is stopped, and they still answer.
-        equal([threads(pid) for pid in running.ranks], before, "threads")
+        equal([sorted(thread_names(pid)) for pid in running.ranks], before, "threads")
         equal(running.printed(), printed, "what is on standard error")
         are_running(running.ranks)
         after = running.told()
@@ -221,14 +212,14 @@ def test_driver_hangs():
     control = scratch("control")
     with job("missing", ranks=2, of=1, SIMCUDA_CTL=control) as running:
         time.sleep(0.5)  # for the watchdogs
-        before = [threads(pid) for pid in running.ranks]
+        before = [sorted(thread_names(pid)) for pid in running.ranks]
         subprocess.run([CTL, control, "fault", "cudaEventQuery:block"], check=True)
         found, _ = running.triage()
         why = by_pid(found)[running.ranks[0]]["collectives"]["why_none"]
         check("did not answer" in why and "still holds the GIL" in why, "why", why)
         equal(by_pid(found)[running.ranks[1]]["collectives"]["why_none"], None, "the other, whose collectives are all over")
         subprocess.run([CTL, control, "clear"], check=True)
-        wait_until(lambda: [threads(pid) for pid in running.ranks] == before, 10, "the helper's thread ends")
+        wait_until(lambda: [sorted(thread_names(pid)) for pid in running.ranks] == before, 10, "the helper's thread ends")
         equal(len(running.told()), 2, "ranks that answer")
         # Nor can it be asked without harm to a graph that is captured: then there are no operations, and that is not taken for none.
         subprocess.run([CTL, control, "fault", "cuThreadExchangeStreamCaptureMode:error=1"], check=True)
@@ -260,15 +251,15 @@ def test_gil_is_kept():
     """One keeps the GIL: it is not asked, and others are."""
     with job("gil", ranks=2, of=1) as running:
         # PyTorch starts the last of them a moment after the rank says that it is ready.
-        wait_until(lambda: {"pt_nccl_heartbt": 2, "pt_nccl_watchdg": 2}.items() <= collections.Counter(threads(running.ranks[1])).items(), 10,
+        wait_until(lambda: {"pt_nccl_heartbt": 2, "pt_nccl_watchdg": 2}.items() <= collections.Counter(sorted(thread_names(running.ranks[1]))).items(), 10,
                    "the threads of both groups")
-        before = threads(running.ranks[1])
+        before = sorted(thread_names(running.ranks[1]))
         found, text = running.triage()
         members = by_pid(found)
         check(re.search(r"thread \d+ holds the GIL", members[running.ranks[1]]["collectives"]["why_none"]), "why", members[running.ranks[1]])
         equal({g["group"] for g in members[running.ranks[0]]["collectives"]["groups"]}, {"0", "1"}, "the other's groups")
         check("1: not known: PyTorch was not asked" in text, "the summary", text)
-        equal(threads(running.ranks[1]), before, "threads")
+        equal(sorted(thread_names(running.ranks[1])), before, "threads")
 
 
 if __name__ == "__main__":
