@@ -7,10 +7,13 @@
  */
 #include <elf.h>
 #include <lzma.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/parallel.h"
+#include "target/readers.h"
 #include "walk/native/debugfile.h"
 #include "walk/native/demangle.h"
 #include "walk/native/native.h"
@@ -20,7 +23,9 @@
 #define MAX_DEBUGDATA (64u * 1024 * 1024)
 /* Parts into which the range of the wanted addresses of a file is divided. */
 #define N_GAPS 4096
-#define SYMBOLS_AT_ONCE 4096
+#define SYMBOLS_AT_ONCE 2048
+/* What a thread of ours takes of a table at a time: starting one costs 50 us, a symbol 7 ns. */
+#define GRAIN ((size_t)1 << 15)
 #define MAX_RELOCS (16 * 1024 * 1024)
 #define RELOCS_AT_ONCE 512
 #define PLT_ENTRY 16
@@ -33,6 +38,7 @@ struct candidate {
 	uint64_t value;
 	uint64_t size;
 	uint32_t name;
+	uint64_t index; /* in the table */
 };
 
 /* An address that wants a name. */
@@ -66,6 +72,7 @@ struct scan {
 	 * front of all its system calls.
 	 */
 	bool has_locals;
+	pthread_mutex_t lock; /* of has_locals and of what is written in wanted */
 };
 
 /*
@@ -97,7 +104,7 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
 		return a->value > b->value;
 	if (a->rank != b->rank)
 		return a->rank > b->rank;
-	return a->size < b->size;
+	return a->size != b->size ? a->size < b->size : a->index < b->index;
 }
 
 /*
@@ -168,7 +175,9 @@ static void offer_label(struct scan *scan, size_t gap, const struct candidate *s
 		return;
 	label = &scan->wanted[gap].label;
 	if (!label->found || symbol->value > label->value ||
-	    (symbol->value == label->value && symbol->rank > label->rank))
+	    (symbol->value == label->value &&
+	     (symbol->rank > label->rank ||
+	      (symbol->rank == label->rank && symbol->index < label->index))))
 		*label = *symbol;
 }
 
@@ -182,13 +191,15 @@ static bool is_code(const Elf64_Sym *sym)
 	       sym->st_shndx != SHN_COMMON;
 }
 
-static void offer(struct scan *scan, const Elf64_Sym *sym)
+/* In any order: which symbol wins does not depend on it. */
+static void offer(struct scan *scan, const Elf64_Sym *sym, uint64_t index)
 {
 	struct candidate symbol = { .found = true,
 				    .rank = rank_of(sym),
 				    .value = sym->st_value,
 				    .size = sym->st_size,
-				    .name = sym->st_name };
+				    .name = sym->st_name,
+				    .index = index };
 
 	if (!is_code(sym))
 		return;
@@ -205,17 +216,17 @@ static void offer(struct scan *scan, const Elf64_Sym *sym)
 /*
  * Of half a million symbols some ten are near a wanted address. The order of .dynsym, that of its
  * hash table, has no pattern that a processor could predict: so this comes to one branch, which is
- * hardly ever taken. False for a symbol that offer() could do nothing with; but has_locals and
- * floors are not kept up to date.
+ * hardly ever taken. False for a symbol that offer() could do nothing with, once it had a local one
+ * (has_locals); but floors are not kept up to date.
  */
-static bool may_matter(const struct scan *scan, const Elf64_Sym *sym)
+static bool may_matter(const struct scan *scan, const Elf64_Sym *sym, bool has_locals)
 {
 	uint64_t end = sym->st_value + sym->st_size;
 	bool near = scan->gaps[part_of(scan, sym->st_value)] != scan->gaps[part_of(scan, end) + 1];
 	bool local = ELF64_ST_BIND(sym->st_info) == STB_LOCAL;
 	bool label = sym->st_size == 0;
 
-	return near | ((label | (local & !scan->has_locals)) & (sym->st_shndx != SHN_UNDEF));
+	return near | ((label | (local & !has_locals)) & (sym->st_shndx != SHN_UNDEF));
 }
 
 /* The end of the last symbol with a size in front of each wanted address. */
@@ -311,52 +322,76 @@ static bool read_names(struct scan *scan, const Elf64_Shdr *strings, struct vt_a
 	return true;
 }
 
-/* One pass over a symbol table; false: it cannot be read to its end. */
-static bool read_symbols(struct scan *scan, const Elf64_Shdr *table, Elf64_Sym *symbols,
-			 bool floors)
+/* One pass over a symbol table. */
+struct pass {
+	struct scan *scan;
+	uint64_t offset; /* of the table */
+	bool floors;
+};
+
+static void offer_one(struct scan *scan, const Elf64_Sym *sym, uint64_t index)
 {
-	uint64_t left = table->sh_size / sizeof(Elf64_Sym), offset = table->sh_offset;
+	pthread_mutex_lock(&scan->lock);
+	offer(scan, sym, index);
+	pthread_mutex_unlock(&scan->lock);
+}
 
-	if (left > VT_SYMFILE_MAX_SYMBOLS)
-		left = VT_SYMFILE_MAX_SYMBOLS;
-	while (left > 0) {
-		size_t now = left < SYMBOLS_AT_ONCE ? (size_t)left : SYMBOLS_AT_ONCE;
+/* Symbols [first, end), as far as they can be read. Several threads have a part each. */
+static void read_part(void *arg, size_t first, size_t end)
+{
+	const struct pass *pass = arg;
+	Elf64_Sym symbols[SYMBOLS_AT_ONCE];
+	bool has_locals = false;
 
-		if (!vt_symfile_read(scan->file, offset, symbols, now * sizeof(*symbols)))
-			return false;
+	for (size_t now; first < end; first += now) {
+		now = end - first < SYMBOLS_AT_ONCE ? end - first : SYMBOLS_AT_ONCE;
+		if (!vt_symfile_read(pass->scan->file, pass->offset + first * sizeof(*symbols),
+				     symbols, now * sizeof(*symbols)))
+			return;
 		for (size_t i = 0; i < now; i++) {
-			if (floors)
-				raise_floor(scan, &symbols[i]);
-			else if (may_matter(scan, &symbols[i]))
-				offer(scan, &symbols[i]);
+			if (pass->floors) {
+				raise_floor(pass->scan, &symbols[i]);
+			} else if (may_matter(pass->scan, &symbols[i], has_locals)) {
+				offer_one(pass->scan, &symbols[i], first + i);
+				has_locals |= is_code(&symbols[i]) && rank_of(&symbols[i]) == 1;
+			}
 		}
-		left -= now;
-		offset += now * sizeof(*symbols);
 	}
-	return true;
+}
+
+static void read_symbols(struct scan *scan, const Elf64_Shdr *table, bool floors)
+{
+	struct pass pass = { .scan = scan, .offset = table->sh_offset, .floors = floors };
+	uint64_t n = table->sh_size / sizeof(Elf64_Sym);
+
+	if (n > VT_SYMFILE_MAX_SYMBOLS)
+		n = VT_SYMFILE_MAX_SYMBOLS;
+	/* Floors are rare, and every symbol raises one. */
+	vt_parallel(floors || n <= 2 * GRAIN ? 0 : vt_readers_useful(), (size_t)n, GRAIN, read_part,
+		    &pass);
 }
 
 /* Reads one symbol table. False when out of memory. */
 static bool scan_table(const struct vt_symfile *file, const Elf64_Shdr *table,
 		       struct wanted *wanted, size_t n, struct vt_arena *arena)
 {
-	struct scan scan = { .file = file, .wanted = wanted, .n = n };
+	struct scan scan = {
+		.file = file,
+		.wanted = wanted,
+		.n = n,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+	};
 
 	if (table->sh_entsize != sizeof(Elf64_Sym) || table->sh_link >= file->n_sections)
 		return true;
-
-	VT_FREE Elf64_Sym *symbols = malloc(SYMBOLS_AT_ONCE * sizeof(*symbols));
-
-	if (!symbols)
-		return false;
 	for (size_t i = 0; i < n; i++) {
 		wanted[i].function.found = wanted[i].label.found = false;
 		wanted[i].label_floor = 0;
 	}
 	make_gaps(&scan);
-	read_symbols(&scan, table, symbols, false);
+	read_symbols(&scan, table, false);
 	if (needs_floors(&scan))
-		read_symbols(&scan, table, symbols, true);
+		read_symbols(&scan, table, true);
 	finish_labels(&scan);
 	return read_names(&scan, &file->sections[table->sh_link], arena);
 }
