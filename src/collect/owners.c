@@ -235,14 +235,23 @@ static void touch(struct vt_collect *c, uint64_t deadline_ns)
 	c->owners->touched = true;
 }
 
-/* False: nothing has changed where the walk began, at the states of threads. */
+/*
+ * False: nothing has changed where the walk began, at the states of threads. Of a process that
+ * runs what is beside that counts, too: its stacks and processors. A thread may make tensors
+ * in C++ while no frame of Python changes.
+ */
+static bool has_moved(const struct vt_collect *c)
+{
+	return vt_pages_first_changed(&c->owners->pages, FIRST_PAGES, c->owners->running);
+}
+
 static bool look(struct vt_collect *c)
 {
 	struct vt_error *err = vt_pages_look(&c->owners->pages, FIRST_PAGES);
 	bool ok = !err;
 
 	vt_error_destroy(err);
-	return ok && vt_pages_first_changed(&c->owners->pages, FIRST_PAGES);
+	return ok && has_moved(c);
 }
 
 /* The same, of all pages. */
@@ -252,7 +261,7 @@ static bool copy_again(struct vt_collect *c)
 
 	c->owners->copied = !err;
 	vt_error_destroy(err);
-	return c->owners->copied && vt_pages_first_changed(&c->owners->pages, FIRST_PAGES);
+	return c->owners->copied && has_moved(c);
 }
 
 /*
@@ -393,7 +402,7 @@ static void explore_if_changed(struct vt_collect *c)
 	bool changed = c->owners->copied &&
 		       vt_pages_have_changed(&c->owners->pages, vt_readers_useful());
 
-	if (changed || (c->owners->copied && c->owners->touched))
+	if (c->owners->copied && (c->owners->pages.moved || c->owners->touched))
 		vt_pages_moment_is_over(&c->owners->pages);
 	if (changed || c->owners->touched)
 		explore(c);
@@ -453,11 +462,14 @@ static void forget(struct vt_model_owners *owners)
 	vt_vec_deinit(&owners->notices);
 }
 
-/* A core, a process that stood still, or one that has not changed in between. */
+/*
+ * A core, a process that stood still, or one in which nothing at all has changed in between: what
+ * is still to be read for a proof was not read by the walk.
+ */
 static bool is_one_moment(const struct vt_collect *c)
 {
 	return !c->target.live || c->target.origin->stands_still ||
-	       (c->owners->copied && (c->owners->stood || !c->owners->pages.changed));
+	       (c->owners->copied && (c->owners->stood || !c->owners->pages.moved));
 }
 
 /* What the interpreter told. */

@@ -35,6 +35,7 @@ enum page_state {
 struct vt_heap_page {
 	uint64_t number;
 	uint64_t hash;   /* of the lines in hashed, as they were read, or copied last */
+	uint64_t whole;  /* of all lines */
 	uint32_t slot;   /* its data is at slot * VT_HEAP_PAGE */
 	uint8_t state;   /* enum page_state */
 	uint16_t look;   /* the one that it was read in last */
@@ -55,6 +56,7 @@ static uint64_t mix(uint64_t acc, uint64_t word)
 }
 
 #define LINE ((size_t)1 << VT_HEAP_LINE_SHIFT)
+#define ALL UINT64_MAX
 
 /*
  * Of these lines. Four lanes, because each step waits for two multiplications. Any change of one
@@ -79,7 +81,7 @@ static uint64_t lines_of(size_t at, size_t n)
 {
 	size_t first = at / LINE, last = n ? (at + n - 1) / LINE : first;
 
-	return UINT64_MAX >> (63 - (last - first)) << first;
+	return ALL >> (63 - (last - first)) << first;
 }
 
 static size_t home(uint64_t number, size_t mask)
@@ -467,12 +469,14 @@ struct vt_error *vt_pages_look(struct vt_pages *pages, size_t n)
 	return NULL;
 }
 
-bool vt_pages_first_changed(const struct vt_pages *pages, size_t n)
+bool vt_pages_first_changed(const struct vt_pages *pages, size_t n, bool beside)
 {
 	for (size_t i = 0; i < pages->n_pages && i < n; i++) {
 		const struct vt_heap_page *page = &pages->pages[i];
+		const uint8_t *data = data_of(pages, page);
 
-		if (is_copied(page) && hash_lines(data_of(pages, page), page->hashed) != page->hash)
+		if (is_copied(page) && (beside ? hash_lines(data, ALL) != page->whole :
+						 hash_lines(data, page->hashed) != page->hash))
 			return true;
 	}
 	return pages->vanished;
@@ -481,31 +485,38 @@ bool vt_pages_first_changed(const struct vt_pages *pages, size_t n)
 /* Turns of a loop over all pages. */
 struct comparison {
 	struct vt_pages *pages;
-	atomic_bool changed;
+	atomic_bool changed, moved;
 };
 
 static void compare(void *arg, size_t first, size_t end)
 {
 	struct comparison *c = arg;
-	bool changed = false;
+	bool changed = false, moved = false;
 
 	for (size_t i = first; i < end; i++) {
 		struct vt_heap_page *page = &c->pages->pages[i];
-		uint64_t hash, used;
+		const uint8_t *data = data_of(c->pages, page);
+		uint64_t used, whole;
 
 		if (!is_copied(page))
 			continue;
 		used = c->pages->used[page->slot];
-		hash = hash_lines(data_of(c->pages, page), page->hashed);
-		/* Whether what was used since is as it was before, nobody knows. */
-		changed |= page->hashed && (hash != page->hash || used & ~page->hashed);
-		if (used != page->hashed)
-			hash = hash_lines(data_of(c->pages, page), used);
+		whole = hash_lines(data, ALL);
+		if (page->hashed && whole != page->whole) {
+			moved = true;
+			/* Whether what was used since is as it was before, nobody knows. */
+			changed |= hash_lines(data, page->hashed) != page->hash ||
+				   used & ~page->hashed;
+		}
+		if (whole != page->whole || used != page->hashed)
+			page->hash = hash_lines(data, used);
 		page->hashed = used;
-		page->hash = hash;
+		page->whole = whole;
 	}
 	if (changed)
 		c->changed = true;
+	if (moved)
+		c->moved = true;
 }
 
 bool vt_pages_have_changed(struct vt_pages *pages, unsigned int threads)
@@ -516,6 +527,7 @@ bool vt_pages_have_changed(struct vt_pages *pages, unsigned int threads)
 		return pages->changed;
 	vt_parallel(threads, pages->n_pages, GRAIN, compare, &c);
 	pages->changed = pages->vanished || c.changed;
+	pages->moved = pages->vanished || c.moved;
 	pages->compared = true;
 	return pages->changed;
 }
@@ -531,6 +543,7 @@ static void remember(void *arg, size_t first, size_t end)
 			continue;
 		page->hashed = pages->used[page->slot];
 		page->hash = hash_lines(data_of(pages, page), page->hashed);
+		page->whole = hash_lines(data_of(pages, page), ALL);
 	}
 }
 

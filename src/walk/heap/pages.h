@@ -49,6 +49,7 @@ struct vt_pages {
 	bool later;               /* a page from after it was used; whoever asks sets it to false */
 	bool full;                /* max_pages were reached: reads of other pages fail */
 	bool vanished, compared, changed; /* private, for vt_pages_have_changed() */
+	bool moved;                       /* by it: anything in the pages differs, read or not */
 };
 
 /*
@@ -127,9 +128,10 @@ void vt_pages_prefetch(const struct vt_pages *pages, uint64_t addr);
 
 /*
  * The same for the first n pages that were asked for, where a walk began, before it is asked for
- * all: some microseconds a page.
+ * all: some microseconds a page. Lines that were read since vt_pages_remember() do not count.
+ * beside: what nobody read counts, too.
  */
-bool vt_pages_first_changed(const struct vt_pages *pages, size_t n);
+bool vt_pages_first_changed(const struct vt_pages *pages, size_t n, bool beside);
 
 /* n bytes at addr; false: a page of them cannot be read. */
 bool vt_pages_read(struct vt_pages *pages, uint64_t addr, void *buf, size_t n);

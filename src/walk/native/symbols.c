@@ -191,7 +191,7 @@ static bool is_code(const Elf64_Sym *sym)
 	       sym->st_shndx != SHN_COMMON;
 }
 
-/* In any order: which symbol wins does not depend on it. */
+/* A symbol of code. In any order: which symbol wins does not depend on it. */
 static void offer(struct scan *scan, const Elf64_Sym *sym, uint64_t index)
 {
 	struct candidate symbol = { .found = true,
@@ -200,9 +200,6 @@ static void offer(struct scan *scan, const Elf64_Sym *sym, uint64_t index)
 				    .size = sym->st_size,
 				    .name = sym->st_name,
 				    .index = index };
-
-	if (!is_code(sym))
-		return;
 
 	size_t gap = find_gap(scan, sym->st_value);
 
@@ -351,9 +348,10 @@ static void read_part(void *arg, size_t first, size_t end)
 		for (size_t i = 0; i < now; i++) {
 			if (pass->floors) {
 				raise_floor(pass->scan, &symbols[i]);
-			} else if (may_matter(pass->scan, &symbols[i], has_locals)) {
+			} else if (may_matter(pass->scan, &symbols[i], has_locals) &&
+				   is_code(&symbols[i])) {
 				offer_one(pass->scan, &symbols[i], first + i);
-				has_locals |= is_code(&symbols[i]) && rank_of(&symbols[i]) == 1;
+				has_locals |= rank_of(&symbols[i]) == 1;
 			}
 		}
 	}
@@ -364,6 +362,9 @@ static void read_symbols(struct scan *scan, const Elf64_Shdr *table, bool floors
 	struct pass pass = { .scan = scan, .offset = table->sh_offset, .floors = floors };
 	uint64_t n = table->sh_size / sizeof(Elf64_Sym);
 
+	/* No part of it may wrap to another place of the file. */
+	if (table->sh_offset > scan->file->size)
+		return;
 	if (n > VT_SYMFILE_MAX_SYMBOLS)
 		n = VT_SYMFILE_MAX_SYMBOLS;
 	/* Floors are rare, and every symbol raises one. */

@@ -85,10 +85,13 @@ void vt_py_pages_prefetch(struct vt_py_pages *pages, const uint64_t *addrs, size
 /* The page that begins at base, or NULL when it cannot be read as a whole. */
 static const uint8_t *get_page(struct vt_py_pages *pages, uint64_t base)
 {
-	const uint8_t *page = find_page(pages, base);
+	const uint8_t *page;
 
 	/* It has memory of its own, and is asked for what is used only. */
-	if (page || pages->under->ops->direct)
+	if (pages->under->ops->direct)
+		return NULL;
+	page = find_page(pages, base);
+	if (page)
 		return page;
 	if (find_page(pages, base + VT_PY_PAGE)) {
 		/*
