@@ -236,7 +236,7 @@ static void touch(struct vt_collect *c, uint64_t deadline_ns)
 }
 
 /*
- * False: nothing has changed where the walk began, at the states of threads. Of a process that
+ * Whether anything has changed where the walk began, at the states of threads. Of a process that
  * runs what is beside that counts, too: its stacks and processors. A thread may make tensors
  * in C++ while no frame of Python changes.
  */
@@ -245,6 +245,7 @@ static bool has_moved(const struct vt_collect *c)
 	return vt_pages_first_changed(&c->owners->pages, FIRST_PAGES, c->owners->running);
 }
 
+/* Reads again where the walk began. False: it has not moved, or cannot be read. */
 static bool look(struct vt_collect *c)
 {
 	struct vt_error *err = vt_pages_look(&c->owners->pages, FIRST_PAGES);

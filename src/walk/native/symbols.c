@@ -191,7 +191,7 @@ static bool is_code(const Elf64_Sym *sym)
 	       sym->st_shndx != SHN_COMMON;
 }
 
-/* A symbol of code. In any order: which symbol wins does not depend on it. */
+/* A symbol of code. By any thread, in any order: which symbol wins does not depend on it. */
 static void offer(struct scan *scan, const Elf64_Sym *sym, uint64_t index)
 {
 	struct candidate symbol = { .found = true,
@@ -200,14 +200,15 @@ static void offer(struct scan *scan, const Elf64_Sym *sym, uint64_t index)
 				    .size = sym->st_size,
 				    .name = sym->st_name,
 				    .index = index };
-
 	size_t gap = find_gap(scan, sym->st_value);
 
+	pthread_mutex_lock(&scan->lock);
 	scan->has_locals |= symbol.rank == 1;
 	if (sym->st_size)
 		offer_function(scan, gap, &symbol);
 	else
 		offer_label(scan, gap, &symbol);
+	pthread_mutex_unlock(&scan->lock);
 }
 
 /*
@@ -326,13 +327,6 @@ struct pass {
 	bool floors;
 };
 
-static void offer_one(struct scan *scan, const Elf64_Sym *sym, uint64_t index)
-{
-	pthread_mutex_lock(&scan->lock);
-	offer(scan, sym, index);
-	pthread_mutex_unlock(&scan->lock);
-}
-
 /* Symbols [first, end), as far as they can be read. Several threads have a part each. */
 static void read_part(void *arg, size_t first, size_t end)
 {
@@ -350,7 +344,7 @@ static void read_part(void *arg, size_t first, size_t end)
 				raise_floor(pass->scan, &symbols[i]);
 			} else if (may_matter(pass->scan, &symbols[i], has_locals) &&
 				   is_code(&symbols[i])) {
-				offer_one(pass->scan, &symbols[i], first + i);
+				offer(pass->scan, &symbols[i], first + i);
 				has_locals |= rank_of(&symbols[i]) == 1;
 			}
 		}
