@@ -6,7 +6,7 @@
 # do a few lines do. The second time it does nothing.
 #
 #   $cache/aarch64/qemu/qemu               the emulator, with the C library and the libraries of its suite
-#   $cache/aarch64/root/root.ext4          the disk; the machine writes into a copy that is thrown away
+#   $cache/aarch64/root: root.ext4         the disk; the machine writes into a copy that is thrown away
 #   $cache/aarch64/kernel-NAME/vmlinuz     and initrd, which has the modules for the disk
 #
 # Measured on 2 busy cores: all of it 2 minutes, and 1 to 5 more to compile Python's library (left out without qemu-user-static); another
@@ -37,8 +37,9 @@ say()
 compile_python()
 {
 	command -v qemu-aarch64-static >/dev/null 2>&1 || return 0
-	library=$(find "$work/root/usr/lib" -maxdepth 1 -name 'python3.*' | head -n 1)
-	timeout "$limit" qemu-aarch64-static -L "$work/root" "$work/root/usr/bin/python3" -I -m compileall -q -s "$work/root" -p / \
+	tree=$work/root
+	library=$(find "$tree/usr/lib" -maxdepth 1 -name 'python3.*' | head -n 1)
+	timeout "$limit" qemu-aarch64-static -L "$tree" "$tree/usr/bin/python3" -I -m compileall -q -s "$tree" -p / \
 		-x '/(_pyrepl|curses|dbm|encodings|ensurepip|idlelib|pydoc_data|sqlite3|tkinter|turtledemo|unittest|venv|wsgiref|xml|xmlrpc)/' "$library" >>"$work/log" 2>&1
 }
 

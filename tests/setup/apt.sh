@@ -51,11 +51,12 @@ download()
 	prepare_apt "$1" main || return 1
 	shift
 	timeout "$limit" apt-get install -qq -y --download-only --no-install-recommends "$@" >>"$work/log" 2>&1 || return 1
-	mkdir -p "$work/root"
+	tree=$work/root
+	mkdir -p "$tree"
 	for deb in "$work"/archives/*.deb; do
-		dpkg-deb -x "$deb" "$work/root" || return 1
+		dpkg-deb -x "$deb" "$tree" || return 1
 	done
-	rm -rf "$work/archives" "$work/lists" "$work"/*cache.bin "$work/root/usr/share/doc" "$work/root/usr/share/locale" "$work/root/usr/share/man"
+	rm -rf "$work/archives" "$work/lists" "$work"/*cache.bin "$tree/usr/share/doc" "$tree/usr/share/locale" "$tree/usr/share/man"
 }
 
 # provide DIRECTORY FUNCTION ARGUMENT...: it is made under another name and then renamed: what is half done is never taken for whole.
@@ -91,7 +92,7 @@ QEMU_MODULE_DIR=\$lib/qemu exec "\$root/lib64/ld-linux-x86-64.so.2" --library-pa
 LAUNCHER
 	chmod +x "$work/qemu"
 	# Since Debian 13 only links of the essential packages lead from /lib64 to where the loader is.
-	loaders="$work"/root/lib64
+	loaders=$tree/lib64 # of download()
 	[ -e "$loaders" ] || ln -s usr/lib64 "$loaders"
 	"$loaders/ld-linux-x86-64.so.2" --version >>"$work/log" 2>&1
 }
