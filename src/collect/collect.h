@@ -365,8 +365,12 @@ void vt_collect_say_asked(struct vt_collect *c);
 void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method,
 			       const struct vt_torch_device_result *results, size_t n);
 
-/* collect/owners.c: before the blocks are listed; and when they are in the model. */
+/*
+ * collect/owners.c: before all else; when the helper is in and before the blocks are listed; and
+ * when they are in the model.
+ */
 void vt_collect_owners_begin(struct vt_collect *c);
+void vt_collect_owners_explore(struct vt_collect *c);
 void vt_collect_owners_finish(struct vt_collect *c);
 /* The process ran when its owners were looked for: what was listed then may be gone at the stop. */
 bool vt_collect_owners_move(const struct vt_collect *c);

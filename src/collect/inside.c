@@ -467,6 +467,7 @@ void vt_collect_inside(struct vt_collect *c)
 			err);
 		return;
 	}
+	vt_collect_owners_explore(c);
 	vt_collect_moment_begins(c);
 	if (c->torch.backend == VT_TORCH_NATIVE)
 		read_reserved(c, &c->reserved);

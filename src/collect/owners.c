@@ -180,20 +180,24 @@ static void begin(struct vt_collect *c)
 	};
 }
 
-/*
- * In a process that runs, before the blocks are listed inside it, so that little time is between
- * the list and the stop: what is allocated or freed in between cannot be matched.
- */
 void vt_collect_owners_begin(struct vt_collect *c)
 {
 	if (!vt_collect_wants_owners(c) || c->options->together)
 		return;
 	begin(c);
-	if (!c->owners)
-		return;
-	c->owners->running = is_running(c);
+	if (c->owners)
+		c->owners->running = is_running(c);
+}
+
+/*
+ * In a process that runs, before the blocks are listed inside it, so that little time is between
+ * the list and the stop: what is allocated or freed in between cannot be matched. But the helper is
+ * in, for its thread is in the C library's list of threads: that would be a change.
+ */
+void vt_collect_owners_explore(struct vt_collect *c)
+{
 	/* Whether the process has to be asked must be known before that. */
-	if (c->owners->running || c->options->ask_pytorch)
+	if (c->owners && (c->owners->running || c->options->ask_pytorch))
 		explore_live(c);
 }
 
@@ -235,14 +239,22 @@ static void touch(struct vt_collect *c, uint64_t deadline_ns)
 	c->owners->touched = true;
 }
 
+/* Whether anything has changed where the walk began, at the states of threads. */
+static bool has_begun_anew(const struct vt_collect *c)
+{
+	return vt_pages_first_changed(&c->owners->pages, FIRST_PAGES, 0);
+}
+
 /*
- * Whether anything has changed where the walk began, at the states of threads. Of a process that
- * runs what is beside that counts, too: its stacks and processors. A thread may make tensors
- * in C++ while no frame of Python changes.
+ * Of a process that runs the beginning is not enough: a thread may make tensors in C++ while no
+ * frame of Python changes. But what the walk reads decides what it finds: where all of that is the
+ * same, so is the graph, whatever runs beside it. That is a thread that spins in a synchronize().
  */
 static bool has_moved(const struct vt_collect *c)
 {
-	return vt_pages_first_changed(&c->owners->pages, FIRST_PAGES, c->owners->running);
+	return has_begun_anew(c) ||
+	       (c->owners->running &&
+		vt_pages_first_changed(&c->owners->pages, SIZE_MAX, vt_readers_useful()));
 }
 
 /* Reads again where the walk began. False: it has not moved, or cannot be read. */
@@ -252,7 +264,7 @@ static bool look(struct vt_collect *c)
 	bool ok = !err;
 
 	vt_error_destroy(err);
-	return ok && has_moved(c);
+	return ok && has_begun_anew(c);
 }
 
 /* The same, of all pages. */
@@ -269,13 +281,17 @@ static bool copy_again(struct vt_collect *c)
  * A program does the same again and again, and so do the allocators of its memory: what is new lies
  * mostly where something new has been before. After some looks at different moments, the copy has
  * most of the pages that the stop needs. They read a tenth of them again, so all are copied only
- * at the stop.
+ * at the stop. None of that is for one that only spins.
  */
 static void rehearse_touching(struct vt_collect *c)
 {
-	for (int i = 0; i < REHEARSALS && look(c); i++) {
+	bool moves = look(c) || copy_again(c);
+
+	c->owners->copied = false; /* not at the stop */
+	for (int i = 0; i < REHEARSALS && moves; i++) {
 		vt_owners_touch_frames(&c->owners->owners, vt_now_ns() + REHEARSE_NS);
 		c->owners->touched = true;
+		moves = look(c);
 	}
 }
 

@@ -9,7 +9,8 @@ import re
 import subprocess
 import sys
 
-from harness import COMPLETE, PARTIAL, QUICK, SOURCE, check, equal, main, report, report_json, schema_errors, scratch
+from harness import (COMPLETE, PARTIAL, QUICK, SOURCE, check, equal, main, proc_state, report, report_json, schema_errors, scratch,
+                     wait_until)
 from core import gcore, report_core
 from nursery import Nursed
 from owners_truth import FACTS_NOT_YET, judge
@@ -107,6 +108,17 @@ def test_gil_held_for_ever():
         with job(version, "gil_held", path) as program:
             data = report_json(program.pid, "--read-only")
         is_right(data, read(path), f"{version} gil_held")
+
+
+def test_a_thread_that_spins():
+    """It has a processor all the time, as in cudaDeviceSynchronize(), and changes nothing."""
+    for version in usual_versions():
+        path = scratch("truth")
+        with job(version, "spinning", path) as program:
+            wait_until(lambda: proc_state(program.pid) == "R", 20, "it spins")
+            data = report_json(program.pid)
+        check(not data["owners"]["ran"], "nothing that counts has changed")
+        is_right(data, read(path), f"{version} spinning")
 
 
 def test_checkpoints():

@@ -2,7 +2,7 @@
 """A PyTorch program that knows what each of its tensors is and what keeps it alive.
 
 usage: torch_owners.py STATE [FILE]      in_forward, after_loss, in_expression, in_backward, in_step, after_step;
-                                         gil_held: the truth is in FILE before that
+                                         gil_held, spinning: the truth is in FILE before that
 
 It plants tensors in every kind of holder, trains a small model, gets into the state, and says "ready". On a line of standard
 input it writes what it knows to the file of that name (owners_planted.py). OWNERS_DEVICE=cpu to try it without a device. Written for
@@ -20,6 +20,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import hashlib
 import heapq
 import itertools
 import operator
@@ -783,6 +784,10 @@ def main():
         planted.tell(sys.argv[2], list_models)
         print("ready", flush=True)
         ctypes.PyDLL(None).sleep(100000)  # a PyDLL keeps the GIL
+    if STATE == "spinning":
+        planted.tell(sys.argv[2], list_models)
+        print("ready", flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # no system call, and no GIL: as in cudaDeviceSynchronize()
     serve(loss)
     del temporary, use
 

@@ -469,24 +469,35 @@ struct vt_error *vt_pages_look(struct vt_pages *pages, size_t n)
 	return NULL;
 }
 
-bool vt_pages_first_changed(const struct vt_pages *pages, size_t n, bool beside)
-{
-	for (size_t i = 0; i < pages->n_pages && i < n; i++) {
-		const struct vt_heap_page *page = &pages->pages[i];
-		const uint8_t *data = data_of(pages, page);
-
-		if (is_copied(page) && (beside ? hash_lines(data, ALL) != page->whole :
-						 hash_lines(data, page->hashed) != page->hash))
-			return true;
-	}
-	return pages->vanished;
-}
-
 /* Turns of a loop over all pages. */
 struct comparison {
 	struct vt_pages *pages;
 	atomic_bool changed, moved;
 };
+
+static void look_for_change(void *arg, size_t first, size_t end)
+{
+	struct comparison *c = arg;
+
+	for (size_t i = first; i < end && !c->changed; i++) {
+		const struct vt_heap_page *page = &c->pages->pages[i];
+
+		if (!is_copied(page))
+			continue;
+		/* Of lines that were read since, nobody knows what was in them. */
+		if (c->pages->used[page->slot] & ~page->hashed ||
+		    hash_lines(data_of(c->pages, page), page->hashed) != page->hash)
+			c->changed = true;
+	}
+}
+
+bool vt_pages_first_changed(struct vt_pages *pages, size_t n, unsigned int threads)
+{
+	struct comparison c = { .pages = pages };
+
+	vt_parallel(threads, n < pages->n_pages ? n : pages->n_pages, GRAIN, look_for_change, &c);
+	return c.changed || pages->vanished;
+}
 
 static void compare(void *arg, size_t first, size_t end)
 {

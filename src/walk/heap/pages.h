@@ -127,11 +127,11 @@ static inline void vt_pages_watch_later(struct vt_pages *pages)
 void vt_pages_prefetch(const struct vt_pages *pages, uint64_t addr);
 
 /*
- * The same for the first n pages that were asked for, where a walk began, before it is asked for
- * all: some microseconds a page. Lines that were read since vt_pages_remember() do not count.
- * beside: what nobody read counts, too.
+ * The same for the first n pages that were asked for, where a walk began, or SIZE_MAX. It looks
+ * only at what was read, up to the first difference, and remembers nothing: short enough for a
+ * process that stands still.
  */
-bool vt_pages_first_changed(const struct vt_pages *pages, size_t n, bool beside);
+bool vt_pages_first_changed(struct vt_pages *pages, size_t n, unsigned int threads);
 
 /* n bytes at addr; false: a page of them cannot be read. */
 bool vt_pages_read(struct vt_pages *pages, uint64_t addr, void *buf, size_t n);

@@ -271,17 +271,17 @@ static void a_change_beside_what_was_read_is_none(void **state)
 	tell((struct order){ SET, 92, 1016, 1 });
 	tell((struct order){ SET, 92, 1152, 1 });
 	succeed(vt_pages_copy_again(&pages));
-	assert_false(vt_pages_first_changed(&pages, N_PAGES, false));
-	assert_true(vt_pages_first_changed(&pages, N_PAGES, true));
+	assert_false(vt_pages_first_changed(&pages, SIZE_MAX, 1));
 	assert_false(vt_pages_have_changed(&pages, 1));
 	assert_true(pages.moved);
 	succeed(vt_pages_copy_again(&pages));
-	assert_false(vt_pages_first_changed(&pages, N_PAGES, true));
+	assert_false(vt_pages_first_changed(&pages, SIZE_MAX, 0));
 	assert_false(vt_pages_have_changed(&pages, 1));
 	assert_false(pages.moved);
 	assert_int_equal(word(90, 632), 1);
 	/* What was read only now counts from now on. */
 	assert_int_equal(word(90, 704), 1);
+	assert_true(vt_pages_first_changed(&pages, SIZE_MAX, 1));
 	for (size_t i = 0; i < 4; i++) {
 		static const struct {
 			size_t page, offset;
@@ -291,7 +291,7 @@ static void a_change_beside_what_was_read_is_none(void **state)
 		(void)vt_pages_have_changed(&pages, 1);
 		tell((struct order){ SET, used[i].page, used[i].offset, 2 });
 		succeed(vt_pages_copy_again(&pages));
-		assert_true(vt_pages_first_changed(&pages, N_PAGES, false));
+		assert_true(vt_pages_first_changed(&pages, SIZE_MAX, i % 2));
 		assert_true(vt_pages_have_changed(&pages, 1));
 	}
 }
@@ -346,7 +346,7 @@ static void a_look_reads_what_is_used_and_the_copy_all(void **state)
 		tell((struct order){ SET, 80, 0, 1 + i });
 		tell((struct order){ SET, 120, 0, 1 + i });
 		succeed(vt_pages_look(&pages, 1));
-		assert_true(vt_pages_first_changed(&pages, 1, false));
+		assert_true(vt_pages_first_changed(&pages, 1, 0));
 		tell((struct order){ SET, 120, 8, 1 + i }); /* not read yet: it is used now */
 		assert_int_equal(word(80, 0), 1 + i);
 		assert_int_equal(word(120, 0), 1 + i);
