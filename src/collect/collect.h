@@ -371,6 +371,8 @@ void vt_collect_add_allocators(struct vt_collect *c, enum vt_method method,
  */
 void vt_collect_owners_begin(struct vt_collect *c);
 void vt_collect_owners_explore(struct vt_collect *c);
+/* What was explored then will be compared at the stop: the helper has to be in as it was. */
+bool vt_collect_owners_compare(const struct vt_collect *c);
 void vt_collect_owners_finish(struct vt_collect *c);
 /* The process ran when its owners were looked for: what was listed then may be gone at the stop. */
 bool vt_collect_owners_move(const struct vt_collect *c);

@@ -467,6 +467,7 @@ void vt_collect_inside(struct vt_collect *c)
 			err);
 		return;
 	}
+	c->helper = helper;
 	vt_collect_owners_explore(c);
 	vt_collect_moment_begins(c);
 	if (c->torch.backend == VT_TORCH_NATIVE)
@@ -485,9 +486,8 @@ void vt_collect_inside(struct vt_collect *c)
 		vt_collect_ask_jax(c, helper);
 	if (c->options->ask_collectives)
 		vt_collect_flight(c, helper);
-	c->helper = helper;
 	vt_collect_streams(c, 0);
-	if (vt_collect_limits_wanted(c) || c->model->streams.wanted)
+	if (vt_collect_limits_wanted(c) || c->model->streams.wanted || vt_collect_owners_compare(c))
 		return;
 	c->helper = NULL;
 	vt_helper_destroy(helper);

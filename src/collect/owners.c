@@ -18,6 +18,7 @@
 #include "base/room.h"
 #include "collect/outside.h"
 #include "collect/owners.h"
+#include "inject/inject.h"
 #include "target/readers.h"
 
 enum {
@@ -48,6 +49,7 @@ struct vt_collect_owners {
 	struct vt_owners_input input;
 	struct vt_owners_blocks blocks;
 	bool running;         /* at the begin */
+	unsigned int threads; /* besides ours that may compare with us while it stands still */
 	bool explored;        /* owners has a graph */
 	bool touched;         /* the graph was made of a part only */
 	bool copied;          /* the pages were copied while the process stood still */
@@ -57,6 +59,15 @@ struct vt_collect_owners {
 	struct vt_error *err; /* why there is no graph */
 	uint64_t ns;
 };
+
+/* The helper waits meanwhile, and would leave when we seem to be gone. */
+static void tell_alive(void *arg)
+{
+	struct vt_collect *c = arg;
+
+	if (c->helper)
+		(void)vt_helper_shared(c->helper); /* which says that we are there */
+}
 
 static void explore(struct vt_collect *c)
 {
@@ -177,6 +188,8 @@ static void begin(struct vt_collect *c)
 		.holders = c->options->holders,
 		.max_nodes = (size_t)(part / BYTES_A_NODE),
 		.max_edges = (size_t)(part / BYTES_AN_EDGE),
+		.alive = tell_alive,
+		.alive_arg = c,
 	};
 }
 
@@ -185,8 +198,12 @@ void vt_collect_owners_begin(struct vt_collect *c)
 	if (!vt_collect_wants_owners(c) || c->options->together)
 		return;
 	begin(c);
-	if (c->owners)
-		c->owners->running = is_running(c);
+	if (!c->owners)
+		return;
+	c->owners->running = is_running(c);
+	/* Whether the process has to be asked must be known before that. */
+	if (!c->owners->running && c->options->ask_pytorch)
+		explore_live(c);
 }
 
 /*
@@ -196,9 +213,13 @@ void vt_collect_owners_begin(struct vt_collect *c)
  */
 void vt_collect_owners_explore(struct vt_collect *c)
 {
-	/* Whether the process has to be asked must be known before that. */
-	if (c->owners && (c->owners->running || c->options->ask_pytorch))
+	if (c->owners && c->owners->running)
 		explore_live(c);
+}
+
+bool vt_collect_owners_compare(const struct vt_collect *c)
+{
+	return c->owners && c->owners->running && c->owners->explored;
 }
 
 bool vt_collect_owners_move(const struct vt_collect *c)
@@ -225,36 +246,46 @@ static bool prepare(struct vt_collect *c)
 	return c->owners && !c->asked_owners.told;
 }
 
-/* Threads that ran have changed their states and stacks: what is new is reached from there. */
-static void touch(struct vt_collect *c, uint64_t deadline_ns)
+/*
+ * What C++ holds is on stacks. They are read even where nothing of Python has changed: a thread of
+ * TorchScript makes and frees tensors that no object leads to.
+ */
+static void touch_stacks(struct vt_collect *c, uint64_t deadline_ns)
 {
 	struct vt_owners *owners = &c->owners->owners;
 	VT_FREE struct vt_owners_stack *stacks =
 		calloc(c->stop.session.threads.n + 1, sizeof(*stacks));
 
-	vt_owners_touch_frames(owners, deadline_ns - TOUCH_STACKS_NS);
 	if (stacks && owners->tensors.layout.known)
 		vt_owners_touch_stacks(owners, stacks, vt_collect_owners_stacks(c, stacks),
 				       deadline_ns);
+}
+
+/* Threads that ran have changed their states and stacks: what is new is reached from there. */
+static void touch(struct vt_collect *c, uint64_t deadline_ns)
+{
+	vt_owners_touch_frames(&c->owners->owners, deadline_ns - TOUCH_STACKS_NS);
+	touch_stacks(c, deadline_ns);
 	c->owners->touched = true;
 }
 
 /* Whether anything has changed where the walk began, at the states of threads. */
 static bool has_begun_anew(const struct vt_collect *c)
 {
-	return vt_pages_first_changed(&c->owners->pages, FIRST_PAGES, 0);
+	return vt_pages_first_changed(&c->owners->pages, FIRST_PAGES, 0, UINT64_MAX);
 }
 
 /*
  * Of a process that runs the beginning is not enough: a thread may make tensors in C++ while no
  * frame of Python changes. But what the walk reads decides what it finds: where all of that is the
  * same, so is the graph, whatever runs beside it. That is a thread that spins in a synchronize().
+ * When the time is over nothing is known, and vt_pages_have_changed() decides afterwards.
  */
-static bool has_moved(const struct vt_collect *c)
+static bool has_moved(const struct vt_collect *c, uint64_t deadline_ns)
 {
 	return has_begun_anew(c) ||
-	       (c->owners->running &&
-		vt_pages_first_changed(&c->owners->pages, SIZE_MAX, vt_readers_useful()));
+	       (c->owners->running && vt_pages_first_changed(&c->owners->pages, SIZE_MAX,
+							     c->owners->threads, deadline_ns));
 }
 
 /* Reads again where the walk began. False: it has not moved, or cannot be read. */
@@ -267,14 +298,14 @@ static bool look(struct vt_collect *c)
 	return ok && has_begun_anew(c);
 }
 
-/* The same, of all pages. */
+/* The same, of all pages. False: they cannot be read. */
 static bool copy_again(struct vt_collect *c)
 {
 	struct vt_error *err = vt_pages_copy_again(&c->owners->pages);
+	bool ok = !err;
 
-	c->owners->copied = !err;
 	vt_error_destroy(err);
-	return c->owners->copied && has_moved(c);
+	return ok;
 }
 
 /*
@@ -285,13 +316,11 @@ static bool copy_again(struct vt_collect *c)
  */
 static void rehearse_touching(struct vt_collect *c)
 {
-	bool moves = look(c) || copy_again(c);
+	bool elsewhere = !look(c) && copy_again(c) && has_moved(c, UINT64_MAX);
 
-	c->owners->copied = false; /* not at the stop */
-	for (int i = 0; i < REHEARSALS && moves; i++) {
+	for (int i = 0; i < REHEARSALS && (look(c) || elsewhere); i++) {
 		vt_owners_touch_frames(&c->owners->owners, vt_now_ns() + REHEARSE_NS);
 		c->owners->touched = true;
-		moves = look(c);
 	}
 }
 
@@ -307,10 +336,11 @@ static void rehearse(struct vt_collect *c)
 		explore_live(c);
 	if (!c->target.live || c->options->touch == VT_TOUCH_NOTHING || !c->owners->explored)
 		return;
+	c->owners->threads = vt_readers_useful();
 	if (c->owners->pages.n_pages >= MANY_PAGES) {
-		vt_pages_remember(&c->owners->pages, vt_readers_useful());
+		vt_pages_remember(&c->owners->pages, c->owners->threads);
 		/* Threads that copy with us while it stands still. */
-		vt_live_read_together(c->target.live, vt_readers_useful());
+		vt_live_read_together(c->target.live, c->owners->threads);
 	}
 	if (c->owners->running)
 		rehearse_touching(c);
@@ -329,10 +359,19 @@ static void copy(struct vt_collect *c)
 		return;
 	c->owners->stood = c->stop.stands && !c->stop.n_escaped;
 	c->owners->blocks_moved = c->model->allocators.n && vt_outside_has_changed(c);
-	if (copy_again(c) && c->stop.stands) {
-		uint64_t now = vt_now_ns(), end = start + STOP_NS;
+	c->owners->copied = copy_again(c);
+	if (!c->owners->copied || !c->stop.stands)
+		return;
 
-		touch(c, end > now + TOUCH_NS ? end : now + TOUCH_NS);
+	uint64_t end = start + STOP_NS, least = vt_now_ns() + TOUCH_NS;
+
+	end = end > least ? end : least;
+	if (has_moved(c, end) || (c->owners->running && c->owners->blocks_moved)) {
+		touch(c, end);
+	} else if (c->owners->running) {
+		vt_pages_beside(&c->owners->pages, true);
+		touch_stacks(c, vt_now_ns() + TOUCH_STACKS_NS);
+		vt_pages_beside(&c->owners->pages, false);
 	}
 }
 
@@ -419,7 +458,9 @@ static void explore_if_changed(struct vt_collect *c)
 	bool changed = c->owners->copied &&
 		       vt_pages_have_changed(&c->owners->pages, vt_readers_useful());
 
-	if (c->owners->copied && (c->owners->pages.moved || c->owners->touched))
+	/* One that ran goes on. */
+	if (c->owners->copied &&
+	    (c->owners->pages.moved || c->owners->touched || c->owners->running))
 		vt_pages_moment_is_over(&c->owners->pages);
 	if (changed || c->owners->touched)
 		explore(c);
@@ -533,13 +574,13 @@ static void explore_afterwards(struct vt_collect *c)
 	explore(c);
 	if (!own->explored || c->target.origin->stands_still)
 		return;
-	copy_again(c);
+	own->copied = copy_again(c);
 	/* It runs: the tensors that show how they are laid out may have been about to go. */
 	for (int i = 1; i < LOOKS && c->model->n_blocks && !own->owners.tensors.layout.known &&
 			!vt_deadline_passed(c->options->together->owners_until_ns);
 	     i++) {
 		explore(c);
-		copy_again(c);
+		own->copied = copy_again(c);
 	}
 }
 
@@ -599,7 +640,7 @@ void vt_collect_owners_finish(struct vt_collect *c)
 					  c->owners->touched; /* it ended before the stop */
 	/* A list that was made again at the stop is of that moment. */
 	moved = c->owners->blocks_moved && c->model->torch_method != VT_METHOD_OUTSIDE;
-	owners->ran |= moved;
+	owners->ran |= moved || (c->owners->running && c->owners->blocks_moved);
 	c->owners->input.one_moment = is_one_moment(c) && !moved;
 	start = vt_now_ns();
 	if (c->model->n_blocks && vt_collect_why_no_owners(c)) {

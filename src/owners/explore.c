@@ -97,11 +97,19 @@ static void explore_at_moment(struct vt_owners *o, uint32_t node)
 		o->graph.nodes.data[node].flags |= VT_NODE_LATER;
 }
 
+static void look_at_the_clock(struct vt_owners *o)
+{
+	if (vt_now_ns() > o->deadline_ns)
+		o->late = o->graph.full = true;
+	if (o->input && o->input->alive)
+		o->input->alive(o->input->alive_arg);
+}
+
 static void explore_from(struct vt_owners *o, size_t first)
 {
 	for (size_t i = first; !o->graph.full && vt_graph_has(&o->graph, i); i++) {
-		if (i % CLOCK_EVERY == 0 && vt_now_ns() > o->deadline_ns)
-			o->late = o->graph.full = true;
+		if (i % CLOCK_EVERY == 0)
+			look_at_the_clock(o);
 		if (i + AHEAD < o->graph.nodes.n)
 			vt_pages_prefetch(o->pages, o->graph.nodes.data[i + AHEAD].addr);
 		explore_at_moment(o, (uint32_t)i);
@@ -174,7 +182,9 @@ struct vt_error *vt_owners_explore(struct vt_owners *o, const struct vt_owners_i
 		return err;
 	}
 	vt_rtti_init(&o->rtti, &input->pages->src, input->maps);
+	o->input = input;
 	explore_all(o);
+	o->input = NULL;
 	return NULL;
 }
 
@@ -185,7 +195,9 @@ void vt_owners_explore_again(struct vt_owners *o, const struct vt_owners_input *
 	vt_tensors_deinit(&o->tensors);
 	vt_graph_clear(&o->graph);
 	vt_pyheap_forget(&o->heap);
+	o->input = input;
 	explore_all(o);
+	o->input = NULL;
 }
 
 /* The most urgent come first. */

@@ -87,6 +87,7 @@ struct vt_owners {
 	struct vt_tensors tensors;
 	uint32_t root;
 	size_t n_seen; /* nodes that the roots and all they hold made: before the lists */
+	const struct vt_owners_input *input; /* while it is explored */
 	uint64_t deadline_ns;
 	bool late;                     /* exploring ended at the deadline */
 	bool lists;                    /* the collector's lists were read: garbage is known */
@@ -112,6 +113,9 @@ struct vt_owners_input {
 	bool one_moment;
 	size_t max_nodes, max_edges; /* bounds of our memory */
 	uint64_t deadline_ns;        /* exploring ends there, and the graph is incomplete */
+	/* Is called each few milliseconds while the graph is made; may be NULL. */
+	void (*alive)(void *arg);
+	void *alive_arg;
 };
 
 /* Makes the graph. On an error *o is as after vt_owners_deinit(). */

@@ -117,8 +117,32 @@ def test_a_thread_that_spins():
         with job(version, "spinning", path) as program:
             wait_until(lambda: proc_state(program.pid) == "R", 20, "it spins")
             data = report_json(program.pid)
-        check(not data["owners"]["ran"], "nothing that counts has changed")
         is_right(data, read(path), f"{version} spinning")
+
+
+SPINS = """
+import hashlib, threading, time, torch
+x = [torch.empty(1000, device="cuda") for _ in range(20)]
+idle = [threading.Thread(target=time.sleep, args=(100000,), daemon=True) for _ in range(2)]
+for thread in idle:
+    thread.start()
+print("ready", flush=True)
+hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+"""
+
+
+def test_a_thread_that_spins_is_no_change():
+    """With and without a helper that stays for the streams."""
+    path = scratch("spins.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(SPINS)
+    for version in usual_versions():
+        with Nursed(version, [path], ready="ready") as program:
+            wait_until(lambda: proc_state(program.pid) == "R", 20, "it spins")
+            for args in ((), ("--no-streams",)):
+                data = report_json(program.pid, *args)
+                check(not data["owners"]["ran"], "nothing that counts has changed", args)
+                equal([data["owners"]["tensors"], data["owners"]["whole"]], [20, True], "tensors, and whether all was looked at")
 
 
 def test_checkpoints():

@@ -150,7 +150,7 @@ static void list_object(void *arg, uint64_t object)
 static void copy_again(struct vt_pages *pages)
 {
 	vt_pages_remember(pages, 1);
-	vt_pages_first_changed(pages, 16, 0);
+	vt_pages_first_changed(pages, 16, 0, UINT64_MAX);
 	vt_error_destroy(vt_pages_copy_again(pages));
 	vt_pages_have_changed(pages, 1);
 	vt_pages_moment_is_over(pages);

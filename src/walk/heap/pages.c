@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/parallel.h"
 #include "target/live.h"
 
@@ -255,6 +256,17 @@ static const uint8_t *use(struct vt_pages *pages, uint64_t addr, size_t n)
 	return page + at;
 }
 
+void vt_pages_beside(struct vt_pages *pages, bool beside)
+{
+	uint64_t *other = pages->beside;
+
+	if (pages->is_beside == beside)
+		return;
+	pages->beside = pages->used;
+	pages->used = other;
+	pages->is_beside = beside;
+}
+
 void vt_pages_moment_is_over(struct vt_pages *pages)
 {
 	pages->over = true;
@@ -306,6 +318,14 @@ static const void *source_direct(struct vt_memsrc *src, uint64_t addr, size_t le
 	return use((struct vt_pages *)(void *)src, addr, len);
 }
 
+static uint64_t *map_set(size_t max_pages)
+{
+	void *set = mmap(NULL, max_pages * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return set == MAP_FAILED ? NULL : set;
+}
+
 static struct vt_error *init(struct vt_pages *pages, struct vt_memsrc *under, size_t max_bytes,
 			     size_t n_single)
 {
@@ -327,18 +347,16 @@ static struct vt_error *init(struct vt_pages *pages, struct vt_memsrc *under, si
 		.pages = calloc(FIRST_INDEX / 2, sizeof(struct vt_heap_page)),
 		.data = mmap(NULL, max_pages * VT_HEAP_PAGE, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
-		.used = mmap(NULL, max_pages * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
+		.used = map_set(max_pages),
+		.beside = map_set(max_pages),
 	};
 	if (pages->data == MAP_FAILED)
 		pages->data = NULL;
-	if (pages->used == MAP_FAILED)
-		pages->used = NULL;
 	/* Page faults cost as much as reading does. Only a wish: no result. */
 	if (pages->data && max_pages > n_single)
 		madvise(pages->data + n_single * VT_HEAP_PAGE,
 			(max_pages - n_single) * VT_HEAP_PAGE, MADV_HUGEPAGE);
-	if (pages->data && pages->used && pages->index && pages->pages)
+	if (pages->data && pages->used && pages->beside && pages->index && pages->pages)
 		return NULL;
 	vt_pages_deinit(pages);
 	return &vt_enomem;
@@ -361,6 +379,8 @@ void vt_pages_deinit(struct vt_pages *pages)
 		munmap(pages->data, pages->max_pages * VT_HEAP_PAGE);
 	if (pages->used)
 		munmap(pages->used, pages->max_pages * sizeof(*pages->used));
+	if (pages->beside)
+		munmap(pages->beside, pages->max_pages * sizeof(*pages->beside));
 	free(pages->index);
 	free(pages->pages);
 	*pages = (struct vt_pages){ 0 };
@@ -472,6 +492,7 @@ struct vt_error *vt_pages_look(struct vt_pages *pages, size_t n)
 /* Turns of a loop over all pages. */
 struct comparison {
 	struct vt_pages *pages;
+	uint64_t deadline_ns;
 	atomic_bool changed, moved;
 };
 
@@ -479,6 +500,8 @@ static void look_for_change(void *arg, size_t first, size_t end)
 {
 	struct comparison *c = arg;
 
+	if (vt_now_ns() >= c->deadline_ns)
+		return;
 	for (size_t i = first; i < end && !c->changed; i++) {
 		const struct vt_heap_page *page = &c->pages->pages[i];
 
@@ -491,9 +514,10 @@ static void look_for_change(void *arg, size_t first, size_t end)
 	}
 }
 
-bool vt_pages_first_changed(struct vt_pages *pages, size_t n, unsigned int threads)
+bool vt_pages_first_changed(struct vt_pages *pages, size_t n, unsigned int threads,
+			    uint64_t deadline_ns)
 {
-	struct comparison c = { .pages = pages };
+	struct comparison c = { .pages = pages, .deadline_ns = deadline_ns };
 
 	vt_parallel(threads, n < pages->n_pages ? n : pages->n_pages, GRAIN, look_for_change, &c);
 	return c.changed || pages->vanished;

@@ -39,6 +39,7 @@ struct vt_pages {
 	 * callers; what the kernel writes into each thread (rseq); a counter.
 	 */
 	uint64_t *used;
+	uint64_t *beside;         /* private: the set that does not count, see vt_pages_beside() */
 	size_t n_single;          /* so many slots are filled singly */
 	uint64_t last;            /* page number of last_data; UINT64_MAX none */
 	const uint8_t *last_data; /* what the fast path below uses */
@@ -47,6 +48,7 @@ struct vt_pages {
 	uint16_t look;            /* private: number of the look; 0 none */
 	bool over;                /* vt_pages_moment_is_over() was */
 	bool later;               /* a page from after it was used; whoever asks sets it to false */
+	bool is_beside;           /* private */
 	bool full;                /* max_pages were reached: reads of other pages fail */
 	bool vanished, compared, changed; /* private, for vt_pages_have_changed() */
 	bool moved;                       /* by it: anything in the pages differs, read or not */
@@ -79,6 +81,12 @@ static inline void vt_pages_used(struct vt_pages *pages, const uint8_t *data)
 	if (!(*lines & line))
 		*lines |= line;
 }
+
+/*
+ * What is read from now on is beside the walk (true) or part of it again (false): what the walk
+ * made does not depend on it, so it does not count as read.
+ */
+void vt_pages_beside(struct vt_pages *pages, bool beside);
 
 /*
  * Remembers what is in the pages that were asked for so far, with so many threads besides the
@@ -129,9 +137,10 @@ void vt_pages_prefetch(const struct vt_pages *pages, uint64_t addr);
 /*
  * The same for the first n pages that were asked for, where a walk began, or SIZE_MAX. It looks
  * only at what was read, up to the first difference, and remembers nothing: short enough for a
- * process that stands still.
+ * process that stands still. False, too, when the time is over before all are looked at.
  */
-bool vt_pages_first_changed(struct vt_pages *pages, size_t n, unsigned int threads);
+bool vt_pages_first_changed(struct vt_pages *pages, size_t n, unsigned int threads,
+			    uint64_t deadline_ns);
 
 /* n bytes at addr; false: a page of them cannot be read. */
 bool vt_pages_read(struct vt_pages *pages, uint64_t addr, void *buf, size_t n);

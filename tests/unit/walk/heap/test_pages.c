@@ -271,17 +271,18 @@ static void a_change_beside_what_was_read_is_none(void **state)
 	tell((struct order){ SET, 92, 1016, 1 });
 	tell((struct order){ SET, 92, 1152, 1 });
 	succeed(vt_pages_copy_again(&pages));
-	assert_false(vt_pages_first_changed(&pages, SIZE_MAX, 1));
+	assert_false(vt_pages_first_changed(&pages, SIZE_MAX, 1, UINT64_MAX));
 	assert_false(vt_pages_have_changed(&pages, 1));
 	assert_true(pages.moved);
 	succeed(vt_pages_copy_again(&pages));
-	assert_false(vt_pages_first_changed(&pages, SIZE_MAX, 0));
+	assert_false(vt_pages_first_changed(&pages, SIZE_MAX, 0, UINT64_MAX));
 	assert_false(vt_pages_have_changed(&pages, 1));
 	assert_false(pages.moved);
 	assert_int_equal(word(90, 632), 1);
 	/* What was read only now counts from now on. */
 	assert_int_equal(word(90, 704), 1);
-	assert_true(vt_pages_first_changed(&pages, SIZE_MAX, 1));
+	assert_true(vt_pages_first_changed(&pages, SIZE_MAX, 1, UINT64_MAX));
+	assert_false(vt_pages_first_changed(&pages, SIZE_MAX, 1, 1)); /* no time to see it */
 	for (size_t i = 0; i < 4; i++) {
 		static const struct {
 			size_t page, offset;
@@ -291,7 +292,7 @@ static void a_change_beside_what_was_read_is_none(void **state)
 		(void)vt_pages_have_changed(&pages, 1);
 		tell((struct order){ SET, used[i].page, used[i].offset, 2 });
 		succeed(vt_pages_copy_again(&pages));
-		assert_true(vt_pages_first_changed(&pages, SIZE_MAX, i % 2));
+		assert_true(vt_pages_first_changed(&pages, SIZE_MAX, i % 2, UINT64_MAX));
 		assert_true(vt_pages_have_changed(&pages, 1));
 	}
 }
@@ -310,6 +311,22 @@ static void a_line_that_is_read_after_the_copy_may_have_changed(void **state)
 		assert_int_equal(vt_pages_have_changed(&pages, 1), i);
 		succeed(vt_pages_copy_again(&pages));
 		assert_false(vt_pages_have_changed(&pages, 1));
+	}
+}
+
+static void what_is_read_beside_does_not_count(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		word(121 + i, 0);
+		vt_pages_remember(&pages, 0);
+		tell((struct order){ SET, 121 + i, 1024, 1 });
+		succeed(vt_pages_copy_again(&pages));
+		vt_pages_beside(&pages, i);
+		assert_int_equal(word(121 + i, 1024), 1);
+		vt_pages_beside(&pages, false);
+		assert_int_equal(vt_pages_first_changed(&pages, SIZE_MAX, 0, UINT64_MAX), !i);
+		assert_int_equal(vt_pages_have_changed(&pages, 1), !i);
 	}
 }
 
@@ -346,7 +363,7 @@ static void a_look_reads_what_is_used_and_the_copy_all(void **state)
 		tell((struct order){ SET, 80, 0, 1 + i });
 		tell((struct order){ SET, 120, 0, 1 + i });
 		succeed(vt_pages_look(&pages, 1));
-		assert_true(vt_pages_first_changed(&pages, 1, 0));
+		assert_true(vt_pages_first_changed(&pages, 1, 0, UINT64_MAX));
 		tell((struct order){ SET, 120, 8, 1 + i }); /* not read yet: it is used now */
 		assert_int_equal(word(80, 0), 1 + i);
 		assert_int_equal(word(120, 0), 1 + i);
@@ -487,6 +504,7 @@ int main(void)
 		TEST(a_change_of_pages_that_nobody_asked_for_is_none),
 		TEST(a_change_beside_what_was_read_is_none),
 		TEST(a_line_that_is_read_after_the_copy_may_have_changed),
+		TEST(what_is_read_beside_does_not_count),
 		TEST(what_is_read_after_the_moment_is_told),
 		TEST(a_look_reads_what_is_used_and_the_copy_all),
 		TEST(a_page_that_vanished_is_missing_and_the_others_are_copied),
