@@ -337,9 +337,9 @@ static void divert(struct attempt *attempt)
 		attempt->result = VT_BORROWED;
 }
 
-static bool interrupt(pid_t tid, siginfo_t *info)
+static bool interrupt(pid_t tid, siginfo_t *info, struct vt_asleep *asleep)
 {
-	if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL))
+	if (!vt_stop_interrupt(tid, asleep))
 		return false;
 	vt_fault_point("inject.interrupted");
 	return wait_for_stop(tid, info);
@@ -358,12 +358,14 @@ static void *try_thread(void *arg)
 {
 	struct attempt *attempt = arg;
 	pid_t tid = attempt->tid;
+	struct vt_asleep asleep;
 	siginfo_t info;
 
 	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL)) {
 		attempt->err = seize_error(attempt, errno);
 		return NULL;
 	}
+	vt_stop_attached(tid, &asleep);
 	vt_fault_point("inject.seized");
 	/*
 	 * While the thread is traced, its tid cannot be reused, so what is found out now stays
@@ -376,17 +378,17 @@ static void *try_thread(void *arg)
 	}
 	attempt->filtered = !status_is_zero(attempt, "Seccomp:\t");
 	vt_caught_prepare(tid, &attempt->locked->caught);
-	if (!interrupt(tid, &info))
+	if (!interrupt(tid, &info, &asleep))
 		return NULL;
 	if (is_interrupted(&info) &&
 	    vt_caught_let_on(tid, &attempt->locked->caught, &attempt->candidate->wait) &&
-	    !interrupt(tid, &info))
+	    !interrupt(tid, &info, &asleep))
 		return NULL;
 	attempt->record.stop_ns = vt_now_ns();
 	vt_fault_point("inject.stopped");
 	if (info.si_status >> 8 != PTRACE_EVENT_STOP) {
 		/* A signal is about to be delivered: let it through. */
-		vt_stop_restart_if_spurious(tid, info.si_status & 0x7f);
+		vt_stop_restart_if_spurious(tid, info.si_status & 0x7f, &asleep);
 		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(info.si_status & 0x7f));
 		return NULL;
 	}
@@ -398,7 +400,7 @@ static void *try_thread(void *arg)
 	 * Since it was chosen it may have entered another call, which our interruption has ended.
 	 */
 	if (attempt->result == VT_BORROW_ANOTHER)
-		vt_stop_restart_if_spurious(tid, 0);
+		vt_stop_restart_if_spurious(tid, 0, &asleep);
 	ptrace(PTRACE_DETACH, tid, NULL, NULL);
 	vt_fault_point("inject.detached");
 	return NULL;

@@ -5,6 +5,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -28,21 +29,6 @@
 #ifndef SYS_io_uring_enter
 #define SYS_io_uring_enter 426
 #endif
-
-/* "/proc/" tid rest; snprintf() is not async-signal-safe. */
-static void proc_path(char *path, pid_t tid, const char *rest)
-{
-	char digits[12];
-	int n = 0;
-
-	path = stpcpy(path, "/proc/");
-	do
-		digits[n++] = (char)('0' + tid % 10);
-	while ((tid /= 10) > 0);
-	while (n > 0)
-		*path++ = digits[--n];
-	stpcpy(path, rest);
-}
 
 bool vt_status_field(const char *status, const char *key, unsigned int base, uint64_t *value)
 {
@@ -71,9 +57,9 @@ bool vt_status_field(const char *status, const char *key, unsigned int base, uin
 
 bool vt_status_read(pid_t tid, char *status, size_t size)
 {
-	char path[40];
+	char path[VT_TASK_PATH];
 
-	proc_path(path, tid, "/status");
+	vt_task_path(path, tid, "/status");
 	return vt_task_slurp(AT_FDCWD, path, status, size) > 0;
 }
 
@@ -175,7 +161,7 @@ static bool is_socket(pid_t tid, uint64_t fd)
 	while (n > 0)
 		rest[at++] = digits[--n];
 	rest[at] = '\0';
-	proc_path(path, tid, rest);
+	vt_task_path(path, tid, rest);
 	return readlink(path, target, sizeof(target)) >= 8 && !memcmp(target, "socket:[", 8);
 }
 
@@ -216,14 +202,111 @@ bool vt_stop_registers(pid_t tid, struct vt_regs *regs)
 	return true;
 }
 
+/* 0: unknown. */
+static uint64_t count_switches(pid_t tid)
+{
+	char status[VT_MAX_STATUS];
+	uint64_t n = 0;
+
+	if (vt_status_read(tid, status, sizeof(status)))
+		(void)vt_status_field(status, "\nvoluntary_ctxt_switches:", 10, &n);
+	return n;
+}
+
+static bool has_rule(int64_t nr)
+{
+	for (size_t i = 0; i < sizeof(restart_rules) / sizeof(restart_rules[0]); i++)
+		if (nr == restart_rules[i].nr)
+			return true;
+	return false;
+}
+
+/*
+ * False if it does not sleep. Sets *asleep if it sleeps in a call that may have to be restarted. If
+ * it sleeps anew between the two looks, in such a call too, the second one tells, or the number of
+ * switches is too low for what follows.
+ */
+static bool look(pid_t tid, struct vt_asleep *asleep)
+{
+	struct vt_asleep first, again;
+
+	vt_asleep_read(tid, &first);
+	if (first.nr < 0 || !has_rule(first.nr))
+		return first.nr >= 0;
+	first.switches = count_switches(tid);
+	vt_asleep_read(tid, &again);
+	if (!first.switches || !vt_asleep_is_same(&first, &again))
+		return false;
+	/* A signal handler of ours may come in between, and read it. */
+	asleep->nr = -1;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	memcpy(asleep->args, first.args, sizeof(asleep->args));
+	asleep->sp = first.sp;
+	asleep->pc = first.pc;
+	asleep->switches = first.switches;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	asleep->nr = first.nr;
+	return true;
+}
+
+/* All arguments that the registers still have are those of the call that was seen. */
+static bool has_arguments(const struct vt_regs *regs, const struct vt_asleep *asleep)
+{
+	for (size_t i = 0; i < sizeof(asleep->args) / sizeof(asleep->args[0]); i++) {
+		uint8_t reg = VT_NATIVE->syscall_args[i];
+
+		if (reg != VT_NATIVE->syscall_result && regs->r[reg] != asleep->args[i])
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Whether the call that has just ended is the one that the thread was seen asleep in; completes the
+ * registers then. It is if the thread has not slept since but for the stop, which is a voluntary
+ * switch, too.
+ *
+ * A thread that a signal handler returns just here from a call that a signal has ended looks the
+ * same. But while a handler runs the stack pointer is another one; and none has begun since, as a
+ * traced thread gets no signal but through us.
+ */
+static bool recall(pid_t tid, const struct vt_asleep *asleep, struct vt_regs *regs)
+{
+	if (asleep->nr < 0 || asleep->nr != vt_native_last_call(regs) ||
+	    asleep->sp != vt_regs_sp(regs) || asleep->pc != vt_regs_pc(regs) ||
+	    !has_arguments(regs, asleep) || count_switches(tid) != asleep->switches + 1)
+		return false;
+	regs->syscall_nr = asleep->nr;
+	regs->r[VT_NATIVE->syscall_args[0]] = asleep->args[0];
+	return true;
+}
+
+/* A thread that mostly waits is seen asleep soon. Nothing is stopped yet. */
+#define LOOKS 8
+
+void vt_stop_attached(pid_t tid, struct vt_asleep *asleep)
+{
+	asleep->nr = -1;
+	for (int i = 0; vt_native_forgets_calls && !look(tid, asleep) && i < LOOKS; i++)
+		sched_yield();
+}
+
+bool vt_stop_interrupt(pid_t tid, struct vt_asleep *asleep)
+{
+	if (vt_native_forgets_calls)
+		(void)look(tid, asleep);
+	return !ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+}
+
 /* See restart_rules. */
-void vt_stop_restart_if_spurious(pid_t tid, int signo)
+void vt_stop_restart_if_spurious(pid_t tid, int signo, const struct vt_asleep *asleep)
 {
 	struct vt_regs regs;
 
 	if (vt_stop_registers(tid, &regs) && (int64_t)regs.r[VT_NATIVE->syscall_result] == -EINTR &&
-	    regs.syscall_nr >= 0 && may_restart(tid, &regs) && !is_signal_due(tid, signo))
-		vt_native_restart(tid);
+	    (regs.syscall_nr >= 0 || recall(tid, asleep, &regs)) && may_restart(tid, &regs) &&
+	    !is_signal_due(tid, signo))
+		vt_native_restart(tid, &regs);
 }
 
 static enum vt_stop_kind kind_of_stop(int event, int signo)
@@ -274,7 +357,7 @@ void vt_stop_reap(pid_t tid)
 	(void)waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL);
 }
 
-bool vt_stop_let_go(pid_t tid)
+bool vt_stop_let_go(pid_t tid, struct vt_asleep *asleep)
 {
 	int signo;
 
@@ -289,13 +372,13 @@ bool vt_stop_let_go(pid_t tid)
 		 * Again: a thread that took the main thread's number in execve() has not seen the
 		 * first one.
 		 */
-		(void)ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+		(void)vt_stop_interrupt(tid, asleep);
 		return false;
 	case VT_STOP_GROUP:
 		break;
 	case VT_STOP_TRAP:
 	case VT_STOP_SIGNAL:
-		vt_stop_restart_if_spurious(tid, signo);
+		vt_stop_restart_if_spurious(tid, signo, asleep);
 		break;
 	}
 	vt_fault_point("session-detach");

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "target/arch/arch.h"
+#include "target/asleep.h"
 
 /*
  * Room for a status file up to the signal masks; the list of supplementary groups before them can
@@ -51,13 +52,22 @@ enum vt_stop_kind vt_stop_look(pid_t tid, int *signo);
 void vt_stop_reap(pid_t tid);
 
 /*
+ * For a thread that the calling thread has just attached to: *asleep is what will be needed for
+ * undoing the EINTR of a stop.
+ */
+void vt_stop_attached(pid_t tid, struct vt_asleep *asleep);
+
+/* Asks such a thread to stop. False when it is dying. */
+bool vt_stop_interrupt(pid_t tid, struct vt_asleep *asleep);
+
+/*
  * For a thread that the calling thread holds stopped and is about to detach from: restarts its
  * system call if that ended with EINTR only because of our interrupt. signo: the signal that is
  * being delivered, 0 for none.
  */
-void vt_stop_restart_if_spurious(pid_t tid, int signo);
+void vt_stop_restart_if_spurious(pid_t tid, int signo, const struct vt_asleep *asleep);
 
 /* True when we are no longer attached to it; false when it has not stopped yet, or is dying. */
-bool vt_stop_let_go(pid_t tid);
+bool vt_stop_let_go(pid_t tid, struct vt_asleep *asleep);
 
 #endif

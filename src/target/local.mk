@@ -12,6 +12,7 @@ src_target_libtarget_a_SOURCES = \
 	src/target/grace.c src/target/grace.h \
 	src/target/in_root.c src/target/in_root.h \
 	src/target/launch.c src/target/launch.h \
+	src/target/asleep.c src/target/asleep.h \
 	src/target/let_go.c src/target/let_go.h \
 	src/target/live.c src/target/live.h \
 	src/target/maps.c src/target/maps.h \

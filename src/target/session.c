@@ -86,6 +86,7 @@ struct held {
 	volatile bool is_main;
 	volatile bool is_parent;      /* had children as we attached to it */
 	volatile bool is_interrupted; /* a call of its ended with EINTR, by us or not */
+	struct vt_asleep asleep;      /* of vt_stop_attached() */
 };
 
 static struct held held[VT_MAX_THREADS];
@@ -107,6 +108,7 @@ static int hold(pid_t tid, bool is_main)
 	held[slot].is_main = is_main;
 	held[slot].is_parent = false;
 	held[slot].is_interrupted = false;
+	held[slot].asleep.nr = -1;
 	held[slot].tid = tid;
 	if (slot == n_held)
 		n_held = slot + 1;
@@ -168,7 +170,7 @@ static void on_child(int signo)
 		if (!tid)
 			continue;
 		if (held[i].owed && may_let_go) {
-			if (vt_stop_let_go(tid))
+			if (vt_stop_let_go(tid, &held[i].asleep))
 				held[i].tid = 0;
 		} else if (!held[i].is_main && vt_stop_look(tid, &sig) == VT_STOP_DEAD) {
 			vt_stop_reap(tid);
@@ -227,7 +229,7 @@ bool vt_session_settle(void)
 
 		if (!tid || !held[i].owed)
 			continue;
-		if (vt_stop_let_go(tid))
+		if (vt_stop_let_go(tid, &held[i].asleep))
 			unhold(i);
 		else
 			outstanding = true;
@@ -359,6 +361,7 @@ static void is_seized(struct stopping *stopping, struct vt_session_thread *threa
 {
 	thread->phase = PHASE_SEIZED;
 	held[thread->slot].is_parent = thread->is_parent;
+	vt_stop_attached(thread->tid, &held[thread->slot].asleep);
 	stopping->n_attached++;
 }
 
@@ -501,7 +504,7 @@ static void interrupt_all(struct stopping *stopping)
 		if (!session->stop_begin_ns)
 			session->stop_begin_ns = vt_now_ns();
 		/* ESRCH: it is dying. The wait for it shows what became of it. */
-		(void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
+		(void)vt_stop_interrupt(thread->tid, &held[thread->slot].asleep);
 		thread->phase = PHASE_WAITING;
 		thread->deadline_ns = vt_now_ns() + stopping->deadline_ns;
 	}
@@ -807,7 +810,7 @@ static bool detach(const struct vt_session_thread *thread)
 		if (!ptrace(PTRACE_DETACH, thread->tid, NULL, NULL))
 			return true;
 	}
-	return vt_stop_let_go(thread->tid);
+	return vt_stop_let_go(thread->tid, &held[thread->slot].asleep);
 }
 
 /*
@@ -911,7 +914,7 @@ static bool let_go_of_turn(enum turn turn)
 		if (!tid || turn_of(&held[i]) != turn)
 			continue;
 		held[i].owed = true;
-		if (vt_stop_let_go(tid))
+		if (vt_stop_let_go(tid, &held[i].asleep))
 			held[i].tid = 0;
 		else
 			all = false;

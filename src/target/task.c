@@ -79,6 +79,20 @@ ssize_t vt_task_slurp(int dirfd, const char *path, char *buf, size_t size)
 	return (ssize_t)n;
 }
 
+void vt_task_path(char path[VT_TASK_PATH], pid_t tid, const char *rest)
+{
+	char digits[12];
+	int n = 0;
+
+	path = stpcpy(path, "/proc/");
+	do
+		digits[n++] = (char)('0' + tid % 10);
+	while ((tid /= 10) > 0);
+	while (n > 0)
+		*path++ = digits[--n];
+	stpcpy(path, rest);
+}
+
 ssize_t vt_task_record(int dirfd, const char *path, char *buf, size_t size)
 {
 	VT_CLOSE int fd = open_retry(dirfd, path, O_RDONLY);

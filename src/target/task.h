@@ -19,6 +19,13 @@ int vt_task_open(pid_t pid, pid_t tid, const char *file, int flags);
 int vt_task_dir(pid_t pid);
 
 /*
+ * "/proc/" tid rest, without anything that is not async-signal-safe. Room for a rest of up to 24
+ * characters.
+ */
+#define VT_TASK_PATH 48
+void vt_task_path(char path[VT_TASK_PATH], pid_t tid, const char *rest);
+
+/*
  * Reads a small /proc file, relative to dirfd, into buf of size bytes and ends it with a NUL. The
  * number of bytes, or a negative errno; what does not fit is cut off.
  */

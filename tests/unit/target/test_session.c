@@ -25,12 +25,14 @@
 #include <sys/eventfd.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,6 +88,16 @@ static void check(long ret, int timeout_errno)
 		atomic_fetch_add(&shared->eintr, 1);
 	else if (errno != timeout_errno)
 		atomic_fetch_add(&shared->wrong, 1);
+}
+
+/* Signals that this thread has handled. */
+static _Thread_local volatile sig_atomic_t handled;
+
+/* EINTR is right if a signal was handled since the call. */
+static void check_explained(long ret, sig_atomic_t before, int timeout_errno)
+{
+	if (ret >= 0 || errno != EINTR || handled == before)
+		check(ret, timeout_errno);
 }
 
 #define LOOP(arg, statement)                                            \
@@ -167,6 +179,71 @@ static void *waking(void *arg)
 		waking_once();
 		usleep(3000);
 	});
+}
+
+/* Waits in turn on two descriptors, each of which has events of its own. */
+static void *in_epoll_waits_by_turns(void *arg)
+{
+	struct itimerspec often = { .it_interval.tv_nsec = 3000000, .it_value.tv_nsec = 3000000 };
+	struct epoll_event event;
+	int polls[2], timers[2];
+	uint64_t n;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		event = (struct epoll_event){ .events = EPOLLIN, .data.u32 = i };
+		polls[i] = epoll_create1(0);
+		timers[i] = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+		timerfd_settime(timers[i], 0, &often, NULL);
+		epoll_ctl(polls[i], EPOLL_CTL_ADD, timers[i], &event);
+	}
+	LOOP(arg, {
+		for (uint32_t i = 0; i < 2; i++) {
+			sig_atomic_t before = handled;
+			int ret = epoll_wait(polls[i], &event, 1, 100);
+
+			check_explained(ret, before, 0);
+			if (ret == 1 && event.data.u32 != i)
+				atomic_fetch_add(&shared->wrong, 1);
+			check(read(timers[i], &n, sizeof(n)), EAGAIN);
+		}
+	});
+}
+
+static void *in_semtimedop_with_signals(void *arg)
+{
+	int id = semget(IPC_PRIVATE, 1, 0600);
+	struct sembuf op = { .sem_op = -1 };
+	struct timespec ts = { .tv_nsec = 2000000 };
+	int index = (int)(intptr_t)begin(arg);
+
+	while (!atomic_load(&shared->stop)) {
+		sig_atomic_t before = handled;
+
+		check_explained(semtimedop(id, &op, 1, &ts), before, EAGAIN);
+		atomic_fetch_add(&shared->progress[index], 1);
+	}
+	semctl(id, 0, IPC_RMID);
+	return NULL;
+}
+
+static void *in_msgrcv_with_signals(void *arg)
+{
+	int id = msgget(IPC_PRIVATE, 0600);
+	struct {
+		long type;
+		char byte;
+	} message = { .type = 1 };
+	int index = (int)(intptr_t)begin(arg);
+
+	while (!atomic_load(&shared->stop)) {
+		sig_atomic_t before = handled;
+
+		/* A signal ends the wait; it is the only thing that does. */
+		check_explained(msgrcv(id, &message, 1, 0, 0), before, 0);
+		atomic_fetch_add(&shared->progress[index], 1);
+	}
+	msgctl(id, IPC_RMID, NULL);
+	return NULL;
 }
 
 static void *in_nanosleep(void *arg)
@@ -324,6 +401,7 @@ typedef void *(*body_fn)(void *arg);
 
 static void on_signal(int signo)
 {
+	handled++;
 	atomic_fetch_add(&shared->signals[signo], 1);
 }
 
@@ -567,6 +645,55 @@ static void real_eintr_stays(void **state)
 		assert_int_equal(atomic_load(&shared->eintr), round + 1);
 		wait_for_state(pid, tid, 'S');
 	}
+	kill_target(pid);
+}
+
+static void send_at_random(pid_t pid, int n_threads)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (int i = 0;; i++) {
+		syscall(SYS_tgkill, pid, atomic_load(&shared->tids[i % n_threads]), SIGUSR1);
+		usleep((useconds_t)(rand() % 300));
+	}
+}
+
+/*
+ * Where the kernel forgets the call, threads that are hardly ever asleep see some: 9 here, on an
+ * emulated processor, and 32 if none is undone. (real_eintr_stays() is about those that sleep.)
+ */
+#ifdef __aarch64__
+#define MOST_UNEXPLAINED 20
+#else
+#define MOST_UNEXPLAINED 0
+#endif
+
+/*
+ * Signals come at all moments: threads are stopped in handlers, on the way into one and back. No
+ * call ends with EINTR but by a handler, and none waits for what another was to wait for.
+ */
+static void signals_explain_each_eintr(void **state)
+{
+	static const body_fn bodies[] = { in_epoll_waits_by_turns, in_epoll_waits_by_turns,
+					  in_semtimedop_with_signals, in_msgrcv_with_signals };
+	enum { N = sizeof(bodies) / sizeof(bodies[0]) };
+	pid_t pid = start(bodies, N), sender = fork();
+	(void)state;
+
+	if (sender == 0)
+		send_at_random(pid, N);
+	for (int round = 0; round < 400; round++) {
+		struct vt_session session;
+
+		stop(&session, pid, NULL);
+		vt_session_deinit(&session);
+		usleep((useconds_t)(rand() % 3000));
+	}
+	assert_all_go_on(N);
+	assert_int_equal(atomic_load(&shared->wrong), 0);
+	assert_in_range(atomic_load(&shared->eintr), 0, MOST_UNEXPLAINED);
+	assert_true(atomic_load(&shared->signals[SIGUSR1]) > 400);
+	kill(sender, SIGKILL);
+	assert_int_equal(waitpid(sender, NULL, 0), sender);
 	kill_target(pid);
 }
 
@@ -1514,6 +1641,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(all_threads_stop),
 		cmocka_unit_test(nobody_sees_eintr),
 		cmocka_unit_test(real_eintr_stays),
+		cmocka_unit_test(signals_explain_each_eintr),
 		cmocka_unit_test(children_wake_up_nobody_else),
 		cmocka_unit_test(children_hardly_wake_up_parents),
 		cmocka_unit_test(late_threads_see_no_eintr),
@@ -1540,5 +1668,8 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[1], "exec-again"))
 		return exec_again_and_again(atoi(argv[2]));
+	/* The name of a test: an emulated processor takes long for all of them. */
+	if (argc == 2)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }

@@ -4,8 +4,7 @@
 
 #include "target/arch/aarch64/regs.h"
 
-#define WORD 4 /* bytes of an instruction */
-#define SVC_0 0xd4000001u
+#define WORD 4                 /* bytes of an instruction */
 #define MOV_X8_139 0xd2801168u /* mov x8, #__NR_rt_sigreturn */
 
 /* Instructions that put the return address into x30. */
@@ -27,7 +26,7 @@ bool vt_aarch64_is_syscall(struct vt_memsrc *src, uint64_t pc)
 {
 	uint32_t code;
 
-	return read_code(src, pc, &code) && code == SVC_0;
+	return read_code(src, pc, &code) && code == VT_AARCH64_SVC_0;
 }
 
 bool vt_aarch64_is_after_syscall(struct vt_memsrc *src, uint64_t pc)

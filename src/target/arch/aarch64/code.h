@@ -5,7 +5,9 @@
 
 #include "target/arch/arch.h"
 
-/* Whether svc #0 is at pc. */
+#define VT_AARCH64_SVC_0 0xd4000001u
+
+/* Whether it is at pc. */
 bool vt_aarch64_is_syscall(struct vt_memsrc *src, uint64_t pc);
 
 bool vt_aarch64_is_after_syscall(struct vt_memsrc *src, uint64_t pc);

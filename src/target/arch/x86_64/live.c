@@ -9,6 +9,13 @@
 
 #include "target/arch/x86_64/kernel.h"
 
+const bool vt_native_forgets_calls = false;
+
+int64_t vt_native_last_call(const struct vt_regs *regs)
+{
+	return regs->syscall_nr;
+}
+
 /*
  * A byte of the code of a stopped thread, -1 when it cannot be read. Aligned words never cross into
  * another page.
@@ -38,11 +45,12 @@ static bool is_after_syscall_instruction(pid_t tid, uint64_t rip)
  * One call, so that there is no half-way state if we are killed. (It copies word by word from our
  * memory; the page was written just now and is present.)
  */
-void vt_native_restart(pid_t tid)
+void vt_native_restart(pid_t tid, const struct vt_regs *regs)
 {
 	struct user_regs_struct user;
 	struct iovec iov = { .iov_base = &user, .iov_len = sizeof(user) };
 
+	(void)regs;
 	if (ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov) ||
 	    iov.iov_len != sizeof(user) || user.cs != USER_CS ||
 	    !is_after_syscall_instruction(tid, user.rip))
