@@ -3,7 +3,7 @@
 # Builds vramtap and runs every test that needs no GPU. Installs what is missing (as root or with sudo), builds outside
 # the source tree, and is quick the second time.
 #
-# usage: run.sh [--quick | STEP...]        steps: lint dist gcc packages matrix sanitizers (default: all of them)
+# usage: run.sh [--quick | STEP...]        steps: lint dist gcc cross packages matrix sanitizers (default: all of them)
 #   --quick         five minutes at most: one build, unit tests, and the functional scripts that tell most
 #   VRAMTAP_CACHE   where builds, wheels and interpreters are kept (default: ~/.cache/vramtap)
 #   VRAMTAP_SOAK=1  long forms of the soak tests, and all functional scripts in both builds
@@ -18,7 +18,7 @@ skipped=0
 problems=
 case ${1:-} in
 --quick) steps=quick ;;
-*) steps=${*:-lint dist gcc packages matrix sanitizers} ;;
+*) steps=${*:-lint dist gcc cross packages matrix sanitizers} ;;
 esac
 jobs=$(nproc)
 
@@ -183,6 +183,16 @@ step_gcc() {
 	else
 		functional gcc check-TESTS "TESTS=$static_only $both tests/functional/inject_cases.sh"
 	fi
+}
+
+# aarch64 on this machine: a core of a program that is compiled here and runs under emulation.
+step_cross() {
+	say 'aarch64: a core of it'
+	build gcc --enable-werror || return
+	try 'the cross compiler and the emulator' sh "$here/tests/setup/aarch64-cross.sh"
+	try 'tests/functional/core_aarch64.py' env "PATH=$VRAMTAP_CACHE/aarch64/cross/bin:$PATH" "PYTHONPATH=$here/tests/functional" \
+		"VRAMTAP_BUILD_DIR=$VRAMTAP_CACHE/build/gcc" "VRAMTAP_SOURCE_DIR=$here" \
+		timeout 300 python3 -B "$here/tests/functional/core_aarch64.py"
 }
 
 # Once, as it is long: the walk of the oldest PyTorch release, of one in the middle and of the newest; owners on three interpreters.

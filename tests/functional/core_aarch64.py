@@ -70,7 +70,7 @@ def comparable(pcs):
 def test_stacks():
     for tool in (CC, QEMU, "eu-stack"):
         if not shutil.which(tool):
-            raise Skip(f"there is no {tool} (scripts/deps.sh cross)")
+            raise Skip(f"there is no {tool} (tests/setup/aarch64-cross.sh, or scripts/deps.sh cross)")
     with tempfile.TemporaryDirectory(prefix="vramtap-test-") as where:
         program, saved = os.path.join(where, "crash"), os.path.join(where, "saved.json")
         subprocess.run([CC, "-O2", "-g", "-static", "-mbranch-protection=standard", "-o", program,
