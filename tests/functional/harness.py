@@ -96,6 +96,16 @@ def report_json(pid, *args, expect=(COMPLETE,), timeout=60, env=None):
     return data
 
 
+def report_both(pid, *args, env=None):
+    """One report as (JSON, text): both are of the same moment, and the process is read once."""
+    path = scratch("report.json")
+    _, text, err = report(pid, f"--json={path}", *args, expect=COMPLETE, env=env)
+    with open(path, encoding="utf-8") as file:
+        text_of_file = file.read()
+    check(text_of_file, "no JSON", err)
+    return json.loads(text_of_file), text
+
+
 # A small process between us and the tool: the kernel counts what the forking process used as the new program's peak.
 MEASURE = """
 import os, sys

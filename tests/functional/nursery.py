@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets that have PyTorch without importing it: children of tests/targets/nursery.py, one for each release. Each import is two
-seconds of a processor. For tests of what a program has in memory, not of how it was started: the command line is the nursery's, and
-so is /proc/PID/environ."""
+"""Targets that have PyTorch without importing it: children of tests/targets/nursery.py, two for each release. Each import is two
+seconds of a processor, and so is the first optimizer, which imports torch._dynamo. The kernel shows of them the command
+line and the environment that they should have."""
 import atexit
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -18,13 +19,13 @@ NURSERY = os.path.join(SOURCE, "tests", "targets", "nursery.py")
 
 
 class Nursery:
-    """A process that has imported PyTorch of this version."""
+    """A process that has imported PyTorch of this version, and these modules of it."""
 
-    def __init__(self, version):
+    def __init__(self, version, *modules):
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.lock = threading.Lock()
         with theirs:
-            self.proc = subprocess.Popen([*simulated_python(version), "-W", "ignore", NURSERY], stdin=theirs, stdout=subprocess.DEVNULL)
+            self.proc = subprocess.Popen([*simulated_python(version), "-W", "ignore", NURSERY, *modules], stdin=theirs, stdout=subprocess.DEVNULL)
         atexit.register(self.end)
 
     def end(self):
@@ -43,10 +44,10 @@ class Nursery:
 class Child:
     """What subprocess.Popen is, of a child of the nursery's."""
 
-    def __init__(self, nursery, argv, env, cwd):
+    def __init__(self, nursery, argv, env, cwd, stderr):
         (stdin, ours), (mine, stdout) = os.pipe(), os.pipe()
         self.nursery, self.args, self.returncode = nursery, argv, None
-        self.pid = nursery.ask({"argv": argv, "env": env, "cwd": cwd}, [stdin, stdout])
+        self.pid = nursery.ask({"argv": argv, "env": env, "cwd": cwd}, [stdin, stdout, *([stderr.fileno()] if stderr else [])])
         self.ended = os.pidfd_open(self.pid)
         os.close(stdin)
         os.close(stdout)
@@ -79,20 +80,30 @@ def is_early(env):
     return any(name.startswith(EARLY) and os.environ.get(name) != value for name, value in (env or {}).items())
 
 
-def child(version, argv, ready="READY", env=None, cwd=None):
+def child(version, argv, ready="READY", env=None, cwd=None, stderr=None):
     """harness.target() with a nursery's child, or with a process of its own if its environment wants one: argv is a program of
     Python's and its arguments."""
     if is_early(env):
-        return target([*simulated_python(version), "-W", "ignore", *argv], ready=ready, env=env, cwd=cwd)
-    return born(version, argv, ready, env, cwd)
+        return target([*simulated_python(version), "-W", "ignore", *argv], ready=ready, env=env, cwd=cwd, stderr=stderr)
+    return born(version, argv, ready, env, cwd, stderr)
+
+
+def optimizes(path, *args):
+    """Whether a program makes an optimizer; of one that is told which of its functions to run, that function. The others must not
+    have what comes with it: half as many objects again."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    function = re.search(rf"^def {re.escape(args[0])}\(.*?(?=^\S|\Z)", text, re.M | re.S) if args else None
+    return "torch.optim" in (function.group() if function else text)
 
 
 @contextlib.contextmanager
-def born(version, argv, ready, env, cwd):
-    if version not in nurseries:
-        nurseries[version] = Nursery(version)
+def born(version, argv, ready, env, cwd, stderr):
+    kind = (version, "torch._dynamo") if optimizes(*argv) else (version,)
+    if kind not in nurseries:
+        nurseries[kind] = Nursery(*kind)
     env = dict(os.environ if env is None else env)
-    with tended(Child(nurseries[version], list(argv), env, cwd or os.getcwd()), argv, ready) as proc:
+    with tended(Child(nurseries[kind], list(argv), env, cwd or os.getcwd(), stderr), argv, ready) as proc:
         yield proc
 
 

@@ -12,10 +12,11 @@ import signal
 import subprocess
 import time
 
+import nursery
 import prometheus_text
 from core import SANITIZED, gcore
 from harness import (COMPLETE, NOT_PERMITTED, NOTHING, PARTIAL, SOURCE, USAGE, VRAMTAP, Skip, check, compile_c, equal, main, proc_state,
-                     schema_errors, scratch, simulated_python, stacks_json, target, vramtap, wait_until)
+                     schema_errors, scratch, stacks_json, target, vramtap, wait_until)
 from report_torch import Driver
 from stacks_no_stop import settle, switches
 
@@ -53,8 +54,7 @@ def fake_job(trouble="none", *args, **env):
     """A job with one in trouble, its launcher called torchrun; yields (pid of the launcher, {"ranks": …, "workers": …})."""
     torchrun = scratch("torchrun")
     os.symlink(JOB, torchrun)
-    command = [*simulated_python(VERSION), torchrun, "--trouble", trouble, *args]
-    with target(command, ready="READY", env=dict(ENV, **env)) as proc:
+    with nursery.child(VERSION, [torchrun, "--trouble", trouble, *args], env=dict(ENV, **env)) as proc:
         try:
             yield proc.pid, json.loads(proc.ready_line.split(None, 1)[1])
         finally:

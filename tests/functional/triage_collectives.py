@@ -11,8 +11,9 @@ import re
 import subprocess
 import time
 
-from harness import (CACHE, COMPLETE, SOURCE, check, diag_codes, equal, main, report, report_json, schema_errors, scratch, simulated_python,
-                     target, thread_names, wait_until)
+import nursery
+from harness import (CACHE, COMPLETE, SOURCE, check, diag_codes, equal, main, report, report_json, schema_errors, scratch, thread_names,
+                     wait_until)
 from triage import VERSION, are_running, by_pid, triage
 
 JOB = os.path.join(SOURCE, "tests", "targets", "triage_collectives.py")
@@ -51,9 +52,9 @@ class Job:
 
 @contextlib.contextmanager
 def job(trouble, *options, ranks=4, of=2, version=VERSION, **env):
-    command = [*simulated_python(version), JOB, "--trouble", trouble, "--ranks", str(ranks), "--of", str(of), *options]
+    command = [JOB, "--trouble", trouble, "--ranks", str(ranks), "--of", str(of), *options]
     errors = scratch("errors")
-    with open(errors, "wb") as file, target(command, ready="READY", env=dict(ENV, **env), stderr=file) as proc:
+    with open(errors, "wb") as file, nursery.child(version, command, env=dict(ENV, **env), stderr=file) as proc:
         try:
             yield Job(proc, errors)
         finally:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports PyTorch once, and becomes programs that use it: importing takes longer than most of what tests look at. Each request on the
-socket that is our standard input is a line of JSON with the child's standard input and output beside it; the answer is its pid. A
-request for a status gets that of a child that has ended, or null. tests/functional/nursery.py asks."""
+"""Imports PyTorch once, with the modules that the arguments name, and becomes programs that use it: importing takes longer than most
+of what tests look at. Each request on the socket that is our standard input is a line of JSON with the child's standard input,
+output and perhaps error output beside it; the answer is its pid. A request for a status gets that of a child that has ended, or null.
+tests/functional/nursery.py asks."""
 import ctypes
+import importlib
 import json
 import os
 import signal
 import socket
 import sys
 
+import forked
 import torch  # noqa: F401 children have it
 
 # By tests/setup/run-sim.sh: where the libraries and PyTorch are.
@@ -35,13 +38,14 @@ def become(request, descriptors):
     os.chdir(request["cwd"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = request["argv"]
-    sys.path[0] = os.path.dirname(sys.argv[0])
+    sys.path[0] = os.path.dirname(os.path.realpath(sys.argv[0]))
+    forked.look_started([sys.executable, *sys.argv])
 
 
 def serve(asker):
     """Returns in each child, with the path of its program."""
     while True:
-        data, descriptors, _, _ = socket.recv_fds(asker, 1 << 16, 2)
+        data, descriptors, _, _ = socket.recv_fds(asker, 1 << 16, 3)
         if not data:
             os._exit(0)
         request = json.loads(data)
@@ -59,6 +63,8 @@ def serve(asker):
 
 def program():
     """The code of a child's program, with nothing of ours left among the variables of __main__."""
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     path = serve(socket.socket(fileno=os.dup(0)))
     with open(path, encoding="utf-8") as file:
         code = compile(file.read(), path, "exec")

@@ -22,6 +22,7 @@ the end of the capture. It ends with its standard input, and the ranks with it.
 """
 import argparse
 import ctypes
+import functools
 import json
 import os
 import signal
@@ -128,6 +129,9 @@ def start_rank(args, rank, store):
     if args.trouble == "off":
         env["TORCH_FR_BUFFER_SIZE"] = "0"
     argv = [sys.executable, os.path.realpath(__file__), *sys.argv[1:]]
+    if "torch" in sys.modules:  # a child of the nursery's
+        import forked
+        return forked.Forked(argv, env, functools.partial(run_rank, args, rank))
     return subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

@@ -22,6 +22,7 @@ also "truth", [{category: bytes...}...]), and ends with its standard input; the 
 """
 import argparse
 import ctypes
+import functools
 import json
 import os
 import signal
@@ -208,6 +209,9 @@ def start_rank(args, rank):
     env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(args.ranks), TORCHELASTIC_RUN_ID="4711")
     # Python finds itself by the name of the file that it was started with.
     argv = [sys.executable, os.path.realpath(__file__), *sys.argv[1:]]
+    if "torch" in sys.modules:  # a child of the nursery's
+        import forked
+        return forked.Forked(argv, env, functools.partial(be_rank, args, rank))
     return subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 
 
@@ -219,6 +223,10 @@ def state(pid):
 def wait_for(pid, letters):
     while state(pid) not in letters:
         time.sleep(0.01)
+
+
+def be_rank(args, rank):
+    run_rank(args, args.trouble if rank == args.of else "none")
 
 
 def launch(args):
@@ -243,8 +251,7 @@ def main():
     if "RANK" not in os.environ:
         launch(args)
         return
-    rank = int(os.environ["RANK"])
-    run_rank(args, args.trouble if rank == args.of else "none")
+    be_rank(args, int(os.environ["RANK"]))
 
 
 if __name__ == "__main__":
