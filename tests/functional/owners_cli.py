@@ -66,8 +66,9 @@ def sums_are_right(data, kind):
 def test_sums_by_kind():
     for version in VERSIONS:
         with job("torch_unowned.py", version) as program:
-            for kind in KINDS:
-                for how in ((), ("--no-stop",), ("--read-only",)):
+            ways = ((), ("--no-stop",), ("--read-only",))
+            for i, kind in enumerate(KINDS):
+                for how in ways if i == 0 or not QUICK else (ways[i % 3],):  # the sums are made of blocks, by whatever way these were read
                     data = report_json(program.pid, f"--by={kind}", *how)
                     groups = sums_are_right(data, kind)
                 equal(schema_errors(data), [], "what the schema does not allow")

@@ -181,7 +181,7 @@ def test_off_while_it_is_read():
         states = {}
         try:
             for i in range(8 if QUICK else 200):
-                data = report_json(job.pid, "--no-stop", expect=EITHER)
+                data = report_json(job.pid, "--no-stop", "--no-owners", expect=EITHER)
                 state = data["recorder"]["state"]
                 states[state] = states.get(state, 0) + 1
                 check(not {"records-damaged", "stacks-damaged", "damaged"} & diag_codes(data), "called damaged", data["diagnostics"])

@@ -91,7 +91,7 @@ def agrees_with_stats(pinned, stats, version):
 
 def compare(process, *args, expect=COMPLETE):
     """One report; every tensor that the program has must be a block in use, and no other."""
-    data = report_json(process.pid, *args, expect=expect)
+    data = report_json(process.pid, "--no-owners", *args, expect=expect)
     pinned = data["pytorch"]["pinned_host_memory"]
     equal(pinned["state"], "native", f"state ({data['diagnostics']})")
     adds_up(pinned)
@@ -106,7 +106,7 @@ def compare(process, *args, expect=COMPLETE):
 
 
 def lists_all_blocks(process, pinned):
-    _, out, _ = report(process.pid, "--blocks", "--width", "160", expect=(COMPLETE, PARTIAL))
+    _, out, _ = report(process.pid, "--no-owners", "--blocks", "--width", "160", expect=(COMPLETE, PARTIAL))
     text = out[out.index("Blocks of pinned host memory"):]
     listed = re.findall(r"^ +(0x[0-9a-f]+) .*(in use|awaiting free|cached)", text, re.MULTILINE)
     words = {"allocated": "in use", "awaiting-free": "awaiting free", "cached": "cached"}
@@ -189,7 +189,7 @@ def changing(process, kept):
     """Either every sum is right, or none is printed and the report says why."""
     complete = 0
     for _ in range(4 if QUICK else 200):
-        data = report_json(process.pid, "--read-only", expect=(COMPLETE, PARTIAL))
+        data = report_json(process.pid, "--read-only", "--no-owners", expect=(COMPLETE, PARTIAL))
         pinned = data["pytorch"]["pinned_host_memory"]
         if pinned["result"] != "complete":
             check(pinned["totals"] is None, "sums of an allocator that changed", pinned["result"])
@@ -224,7 +224,7 @@ def test_lock_held():
             process("drop 4")
             process.send("empty_cache")
             for _ in range(600):  # until it is there
-                data = report_json(process.pid, "--read-only", expect=(COMPLETE, PARTIAL))
+                data = report_json(process.pid, "--read-only", "--no-owners", expect=(COMPLETE, PARTIAL))
                 pinned = data["pytorch"]["pinned_host_memory"]
                 if pinned["lock_owner_tid"] == process.pid and len(pinned["blocks"]) < 8:
                     break

@@ -199,7 +199,7 @@ def test_everything_else_is_of_one_moment():
         raise Skip(f"the Python part of PyTorch {version} is not set up")
 
     def everything_else(pid):
-        data = report_json(pid, expect=(COMPLETE, PARTIAL))
+        data = report_json(pid, "--no-owners", expect=(COMPLETE, PARTIAL))
         totals = data["pytorch"]["allocators"][0]["totals"]
         return totals and totals["everything_else_bytes"], data
 
