@@ -4,7 +4,7 @@
 # Debian's cross compiler and gcc-multilib, which other tests need, exclude each other. The second time it does nothing.
 #
 #   $cache/aarch64/cross/bin     aarch64-linux-gnu-gcc, -g++, -pkg-config and the other tools, for PATH; qemu-aarch64-static
-#   $cache/aarch64/cross/root    they, and the libraries of aarch64
+#   $cache/aarch64/cross: root     they, and the libraries of aarch64
 #
 # Measured: a minute, 680 MB of disk. Needs apt, dpkg-deb, debian-archive-keyring, pkg-config; a C library that is not older than
 # Debian 12's. VRAMTAP_SETUP_LIMIT is how many seconds one step may take.
@@ -42,7 +42,7 @@ launcher()
 	shift
 	{
 		echo '#!/bin/sh'
-		echo "LD_LIBRARY_PATH=$dest/root/usr/lib/x86_64-linux-gnu exec $* \"\$@\""
+		echo "LD_LIBRARY_PATH=$its/usr/lib/x86_64-linux-gnu exec $* \"\$@\""
 	} >"$into" && chmod +x "$into"
 }
 
@@ -53,14 +53,14 @@ make_launchers()
 	for program in "$tree/usr/bin/$triplet"-*; do
 		name=${program##*/}
 		case $name in
-		*-gcc | *-g++ | *-cpp) launcher "$name" "$dest/root/usr/bin/$name" "--sysroot=$dest/root" ;;
-		*) launcher "$name" "$dest/root/usr/bin/$name" ;;
+		*-gcc | *-g++ | *-cpp) launcher "$name" "$its/usr/bin/$name" "--sysroot=$its" ;;
+		*) launcher "$name" "$its/usr/bin/$name" ;;
 		esac || return 1
 	done
 	cp "$tree/usr/bin/qemu-aarch64-static" "$work/bin/" || return 1
 	cat >"$work/bin/$triplet-pkg-config" <<-LAUNCHER
 		#!/bin/sh
-		PKG_CONFIG_SYSROOT_DIR=$dest/root PKG_CONFIG_LIBDIR=$dest/root/usr/lib/$triplet/pkgconfig exec pkg-config "\$@"
+		PKG_CONFIG_SYSROOT_DIR=$its PKG_CONFIG_LIBDIR=$its/usr/lib/$triplet/pkgconfig exec pkg-config "\$@"
 	LAUNCHER
 	chmod +x "$work/bin/$triplet-pkg-config"
 }
@@ -73,6 +73,7 @@ make_cross()
 	# shellcheck disable=SC2086 # words
 	(architecture=arm64 && download $suite $libraries) || return 1
 	tree=$work/root
+	its=$dest/root # where it will be
 	mkdir -p "$work/bin"
 	make_links_relative && make_launchers
 }
