@@ -9,25 +9,17 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "target/arch/native.h"
+#include "target/arch/syscalls.h"
 #include "target/task.h"
 
 #ifndef PTRACE_EVENT_STOP
 #define PTRACE_EVENT_STOP 128
-#endif
-
-/* Numbers that the headers of older systems lack. */
-#ifndef SYS_epoll_pwait2
-#define SYS_epoll_pwait2 441
-#endif
-#ifndef SYS_io_uring_enter
-#define SYS_io_uring_enter 426
 #endif
 
 bool vt_status_field(const char *status, const char *key, unsigned int base, uint64_t *value)

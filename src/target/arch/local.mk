@@ -3,7 +3,8 @@
 src_target_libtarget_a_SOURCES += \
 	src/target/arch/arch.c src/target/arch/arch.h \
 	src/target/arch/native.h \
-	src/target/arch/regs.h
+	src/target/arch/regs.h \
+	src/target/arch/syscalls.h
 EXTRA_src_target_libtarget_a_SOURCES =
 src_target_libtarget_a_LIBADD = src/target/arch/$(VT_ARCH)/live.$(OBJEXT)
 src_target_libtarget_a_DEPENDENCIES = $(src_target_libtarget_a_LIBADD)

@@ -4,21 +4,13 @@
 #include <elf.h>
 #include <errno.h>
 #include <sys/ptrace.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 
 #include "target/arch/aarch64/code.h"
 #include "target/arch/aarch64/kernel.h"
 #include "target/arch/aarch64/regs.h"
-
-/* Numbers that the headers of older systems lack. */
-#ifndef SYS_epoll_pwait2
-#define SYS_epoll_pwait2 441
-#endif
-#ifndef SYS_io_uring_enter
-#define SYS_io_uring_enter 426
-#endif
+#include "target/arch/syscalls.h"
 
 #define PSTATE_MODE 0x1fu /* 0: 64-bit user code */
 
