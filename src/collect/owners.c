@@ -316,11 +316,15 @@ static bool copy_again(struct vt_collect *c)
  */
 static void rehearse_touching(struct vt_collect *c)
 {
-	bool elsewhere = !look(c) && copy_again(c) && has_moved(c, UINT64_MAX);
+	bool moves = look(c);
+	bool elsewhere = !moves && copy_again(c) && has_moved(c, UINT64_MAX);
 
-	for (int i = 0; i < REHEARSALS && (look(c) || elsewhere); i++) {
+	for (int i = 1; moves || elsewhere; i++) {
 		vt_owners_touch_frames(&c->owners->owners, vt_now_ns() + REHEARSE_NS);
 		c->owners->touched = true;
+		if (i == REHEARSALS)
+			break;
+		moves = look(c);
 	}
 }
 
